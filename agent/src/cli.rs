@@ -1,4 +1,6 @@
 //! The command line: flags before or after a verb.
+//!
+//! Absent: the settings of the file and their defaults (`settings.rs`).
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -7,9 +9,9 @@ use std::time::Duration;
 use lexopt::prelude::*;
 use thiserror::Error;
 
+use crate::net::confirm_target::Target;
 use crate::net::export::{self, Export};
 use crate::net::local::Confirm;
-use crate::net::target::Target;
 use crate::token::TokenSource;
 
 /// The default of templates.

@@ -1,4 +1,6 @@
 //! Contents on their way from the controller, one file each.
+//!
+//! Absent: which content is fetched next, and how long it is kept (`agent/core/src/fetch.rs`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};

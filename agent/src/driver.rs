@@ -3,6 +3,8 @@
 //! The driver has one thread. Ledger records are written at once and made durable together, after the last
 //! effect of a turn; only then does the machine hear that they are on disk. Jobs run as tasks, so that a slow
 //! one delays nothing else.
+//!
+//! Absent: decisions. The machine has them (`agent/core/src/agent.rs`).
 
 mod clock;
 mod hold;

@@ -9,6 +9,8 @@
 //! An incomplete record at the end, from a power cut, is cut off. A failed call leaves the log unchanged, or
 //! broken until it is rewritten. The entries stay in the file: memory holds only their places (in the
 //! machine), and the times at which entries with timeouts were put.
+//!
+//! Absent: what is recorded, and when a log is rewritten (`agent/core/src/flow/log.rs`).
 
 mod read;
 

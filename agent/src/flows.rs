@@ -1,7 +1,8 @@
 //! The driver's side of flow tables: their logs, and a task for each device that is watched.
 //!
-//! Logs are written at once, in the driver's turn. The device's task works on the switch, one request after
-//! the other. Absent: decisions (the machine's) and OpenFlow (the host crate's).
+//! Logs are written at once, in the driver's turn. The device's task works on the switch, one request after the
+//! other. Absent: decisions (`agent/core/src/flow.rs`), OpenFlow (`agent/host/src/openflow.rs`) and nftables
+//! (`agent/host/src/nftables.rs`).
 
 mod device;
 mod either;

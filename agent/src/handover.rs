@@ -1,8 +1,10 @@
 //! Network documents that a program on this server (`os-net-config`) hands to the agent that runs here.
 //!
-//! One request and one answer over `<state-dir>/local.sock`, each a length and JSON. Only the
-//! agent's own user and root can use the socket. Absent: the fate of a document, which the machine
-//! decides (`muster_agent_core`).
+//! One request and one answer over `<state-dir>/local.sock`, each a length and JSON. Only the agent's own user
+//! and root can use the socket.
+//!
+//! Absent: whether a document is taken (`agent/core/src/jobs/local.rs`), and whether it is kept
+//! (`agent/core/src/jobs/confirm.rs`).
 
 use std::collections::BTreeMap;
 use std::io;

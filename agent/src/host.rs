@@ -1,8 +1,12 @@
-//! Executes one job on this host: dispatches by resource type to the code that implements it.
+//! Executes one job on this host: dispatches by resource type to the code that implements it. Tells of each
+//! failure whether a further attempt can help.
+//!
+//! Absent: when that attempt comes (`controller/engine/src/retry.rs`), and how a type changes the server
+//! (`agent/host/src/types.rs`).
 
 mod deployment;
+mod hostname;
 mod look;
-mod name;
 mod owners;
 mod undo;
 
@@ -31,8 +35,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 pub(crate) use deployment::tried_again;
+use hostname::name_failed;
 pub use look::PrintCache;
-use name::name_failed;
 pub use owners::Owners;
 use undo::Undo;
 

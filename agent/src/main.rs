@@ -1,7 +1,8 @@
-//! `muster-agent`: command line, settings, and the driver loop around the pure machine.
+//! `muster-agent`: command line, settings, and the driver loop around the pure machine. Decides under which
+//! name a server joins (`node_name`), and when it may join another site (`enrol`).
 //!
 //! One thread, a second one to send LLDP where there are bridges, and few wake-ups. Absent: decisions about
-//! jobs (the machine's) and changes to Linux (the host crate's).
+//! jobs (`agent/core/src/jobs.rs`) and changes to Linux (`agent/host/src/lib.rs`).
 
 mod calls;
 mod cli;

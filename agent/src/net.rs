@@ -1,9 +1,12 @@
-//! `muster-agent net`: the network part alone, without a controller.
+//! `muster-agent net`: the network part alone, without a controller. A change by `net apply` is kept or undone
+//! in `net/local.rs`.
+//!
+//! Absent: how a network is changed and read back (`agent/host/src/net.rs`).
 
 pub mod boot;
+pub mod confirm_target;
 pub mod export;
 pub mod local;
-pub mod target;
 
 use std::collections::BTreeMap;
 use std::fs;

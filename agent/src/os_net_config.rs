@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use muster_host::net::{Network, Snapshot};
-use muster_host::nics::{self, Mapped};
+use muster_host::nic_aliases::{self, Mapped};
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use serde_json::{Value, json};
 
@@ -306,7 +306,7 @@ impl Run<'_> {
         let mapping = read_mapping(&self.options.mapping_file)?;
         let state = network.observe().await?;
         let (active, macs) = (&state.nics, state.macs());
-        nics::mapped(&mapping, active, &macs).map_err(anyhow::Error::msg)
+        nic_aliases::mapped(&mapping, active, &macs).map_err(anyhow::Error::msg)
     }
 
     fn say(&self, what: impl FnOnce() -> String) {

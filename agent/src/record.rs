@@ -3,6 +3,8 @@
 //! ```text
 //!   record = "muster1\n" · BLAKE3 of the rest, 16 bytes · postcard
 //! ```
+//!
+//! Absent: which records there are (`state_dir.rs`), and when they become durable (`driver/records.rs`).
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Read as _, Seek as _, SeekFrom, Write as _};

@@ -1,4 +1,6 @@
-//! Settings: flag over environment (`MUSTER_<SECTION>__<KEY>`) over file.
+//! Settings: flag over environment (`MUSTER_<SECTION>__<KEY>`) over file, with their defaults and ranges.
+//!
+//! Absent: the controller's settings (`controller/src/config.rs`).
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,6 @@
 //! SIGTERM and Ctrl-C stop, SIGHUP reloads.
+//!
+//! Absent: what becomes of running jobs and unconfirmed changes (`driver/stop.rs`).
 
 use std::io;
 

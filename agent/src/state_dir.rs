@@ -12,9 +12,11 @@
 //!   corrupt/          records that could not be read, for whoever wants to know why
 //! ```
 //!
-//! The directory belongs to the agent's user alone. A record that cannot be read is moved aside: the
-//! controller finds out by the ledger's digest and sends the job again. What a full disk leads to is in
-//! `agent/core/src/disk_full.rs`.
+//! The directory belongs to the agent's user alone. A record that cannot be read is moved aside: the controller
+//! finds out by the ledger's digest and sends the job again. `forget_site` decides what a node forgets when it
+//! goes to another site.
+//!
+//! Absent: what a full disk leads to (`agent/core/src/disk_full.rs`).
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};

@@ -1,5 +1,8 @@
 //! The source of a server's join token. Every user of the server can see the arguments of its processes, and
 //! the agent keeps running after it has joined: a file or a credential is a better source than an argument.
+//!
+//! Absent: what is in a token (`shared/src/join.rs`), and whether it lets a server join
+//! (`controller/engine/src/token.rs`).
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read};

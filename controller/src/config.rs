@@ -1,4 +1,8 @@
-//! Settings: flag over environment (`MUSTER_<SECTION>__<KEY>`) over file.
+//! The controller's settings, their defaults, and what is refused: flag over environment (`MUSTER_<SECTION>__<KEY>`)
+//! over file.
+//!
+//! Absent: bounds of the engine that no setting changes (`Limits`, `controller/engine/src/job.rs`), and the agent's
+//! settings (`agent/src/settings.rs`).
 
 mod link;
 mod sites;

@@ -1,4 +1,6 @@
 //! The data directory: private, used by one controller at a time, and owned by one user.
+//!
+//! Absent: which controller of several is active (`lease.rs`), and the files of the folder `pki` (`pki.rs`).
 
 use std::fs::{self, File, TryLockError};
 use std::io;

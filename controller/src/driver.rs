@@ -11,10 +11,14 @@
 //! their connections: each is greeted once more and sends lost messages again (`conversations.rs`). Until a
 //! probe succeeds only reads are answered; after a mistake the driver continues at once, unless the mistake
 //! is repeated (`mistake.rs`).
+//!
+//! Absent: when the site is read-only, and when it is tried again (`turn.rs`); which messages of agents a turn takes
+//! (`link/intake/fair.rs`).
 
 mod conversations;
 mod handle;
 mod mistake;
+mod read_only;
 mod turn;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,7 +38,7 @@ pub use handle::{Busy, DriverHandle, DriverInbox, Look, Room, channel};
 pub use turn::{TurnResults, Turns};
 
 use crate::link::intake::Intake;
-use crate::link::{Grant, JoinGrant, Keys, LinkEvent, LinkHandle, NotJoined};
+use crate::link::{Admitted, Grant, JoinGrant, LinkEvent, LinkHandle, NotJoined};
 use crate::store::{Store, StoreError};
 
 /// The most requests of operators in one turn: bounds the size of a commit, and so the time to an answer. The
@@ -140,10 +144,10 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         })
     }
 
-    /// Keeps this table of nodes' keys.
+    /// Keeps this table of the nodes that may enter.
     #[must_use]
-    pub fn with_keys(mut self, keys: Keys) -> Self {
-        self.turns.keep(keys);
+    pub fn with_admitted(mut self, admitted: Admitted) -> Self {
+        self.turns.keep(admitted);
         self
     }
 

@@ -8,8 +8,8 @@
 //!                                     hand-over, stop: freed for the next   ◀──┘
 //! ```
 //!
-//! A standby asks for a hand-over where at least as many agents keep coming to it as the active controller has: these do
-//! not reach that one.
+//! A standby asks for a hand-over where at least as many agents keep coming to it as the active controller has: these
+//! do not reach that one.
 //!
 //! The lease is a row in the database (`store/lease.rs`). Taking it draws a new epoch; each transaction of the active
 //! controller compares its own with the row's. Nobody compares clocks: the holder counts from before it asked for a
@@ -17,6 +17,8 @@
 //! suspended machine cannot hold up. So two controllers never both think that they may send.
 //!
 //! A site in SQLite has one controller, which holds the lease for good.
+//!
+//! Absent: the times (`machine.rs`), and which of several sites a controller asks for (`share.rs`).
 
 mod keeper;
 mod knocks;

@@ -1,4 +1,6 @@
-//! The controller: driver loop, store, link, HTTP API. The engine makes the decisions.
+//! The controller: driver loop, store, link, lease, HTTP API. The engine (`controller/engine`) makes the decisions.
+//!
+//! Absent: the start of these parts, and the roles active and standby (`run.rs`), which belong to the program.
 
 pub mod api;
 pub mod config;

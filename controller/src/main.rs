@@ -1,4 +1,7 @@
-//! `muster-controller`: reads its settings, opens store, link and API, and runs the driver loop.
+//! `muster-controller`: reads its command line and settings. Then it runs the sites, or does one thing: back up,
+//! restore, change the data key, hand over, copy a database.
+//!
+//! Absent: what a running site opens and in which order (`run/active.rs`), and what a setting means (`config.rs`).
 
 mod run;
 

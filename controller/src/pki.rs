@@ -11,6 +11,9 @@
 //!
 //! Invariants: a node's certificate is valid for client authentication only, so no node can pose as the
 //! controller. Its only name is the node's, whatever the signing request contains.
+//!
+//! Absent: which node may come in with its certificate (`greet_node` in `link/direct/connection.rs`), and when an agent
+//! renews it (`agent/link/src/identity.rs`).
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -1,5 +1,7 @@
-//! Checks the driver's health through its own inbox, as operators use it. A separate task would answer even
+//! Decides whether the driver is stuck, through its own inbox, as operators use it. A separate task would answer even
 //! if the driver is stuck.
+//!
+//! Absent: what systemd hears, and for which sites (`run/process.rs`).
 
 use std::time::Duration;
 

@@ -1,5 +1,8 @@
-//! Runs the sites of a process, each on a thread of its own. Where the database is one that several controllers can use,
-//! a site stands by until this process has its lease; then it serves until all are told to stop, or the lease is over.
+//! Runs the sites of a process, each on a thread of its own. Where the database is one that several controllers can
+//! use, a site stands by until this process has its lease; then it serves until all are told to stop, or the lease is
+//! over.
+//!
+//! Absent: when the lease is taken or lost (`lease/machine.rs`).
 
 mod active;
 mod hand_over;

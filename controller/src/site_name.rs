@@ -1,4 +1,6 @@
-//! What operators call a site, where a database has several.
+//! The name that operators give a site, where a database has several: which texts may be such a name.
+//!
+//! Absent: the site's id, which the first start draws (`pki.rs`).
 
 use std::fmt;
 use std::str::FromStr;

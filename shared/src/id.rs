@@ -1,4 +1,8 @@
-//! Validated names and ids. Every value fits a topic, a file name and a certificate.
+//! Decides which names of nodes, sites and stacks are valid. Every value fits a topic, a file name and a
+//! certificate.
+//!
+//! Absent: which name a token is for (`controller/engine/src/token.rs`), and host names of servers
+//! (`model/types/hostname.rs`).
 
 use std::fmt;
 use std::str::FromStr;

@@ -15,7 +15,7 @@
 //!
 //! Where a broker is in between ([`JoinToken::broker`]), request and answer are sealed as well: [`relayed`].
 //!
-//! Absent: whether a token is valid, used up or expired. The controller's engine decides this.
+//! Absent: whether a token is valid, used up or expired (`controller/engine/src/token.rs`).
 
 mod broker;
 pub mod relayed;

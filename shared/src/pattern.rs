@@ -1,4 +1,6 @@
-//! Names with `*` in them.
+//! Names with `*` in them: decides what a `*` stands for. In a host's name it stops at dots.
+//!
+//! Absent: selectors of nodes (`controller/template/src/selector.rs`).
 
 /// Whether `name` matches `pattern`, in which `*` stands for any characters.
 pub fn matches(pattern: &str, name: &str) -> bool {

@@ -19,7 +19,8 @@
 //! Segments are not sealed; the packets in them are. Whoever forges a segment can end a connection, as whoever
 //! forwards it can by not doing so.
 //!
-//! Absent: clocks. The ends decide how long they wait ([`ACK_DELAY`], [`LOST_AFTER`]).
+//! Absent: clocks. Both ends acknowledge within [`ACK_DELAY`]. The controller waits for [`LOST_AFTER`]
+//! (`controller/src/link/broker/talk.rs`), an agent for `SILENCE_MAX` (`agent/link/src/broker.rs`).
 
 use std::time::Duration;
 

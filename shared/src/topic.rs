@@ -1,4 +1,7 @@
 //! The topics, fixed and few. No topic contains a job's id, so that a broker's tables stay small.
+//!
+//! Absent: who may read and write which topic (`controller/src/link/embedded/client.rs`;
+//! `examples/mosquitto/acl`).
 
 use crate::{NodeId, SiteId};
 

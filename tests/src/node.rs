@@ -117,7 +117,7 @@ impl SimNode {
             if self.withdrawn == Withdrawn::StopsAfter {
                 self.apply(job);
             }
-            let reason = "interrupted: a cancel or a newer operation took its job back".to_owned();
+            let reason = "interrupted: a cancel or a newer operation withdrew its job".to_owned();
             return Some(Up::Report(Report { key, outcome: Outcome::Failed { reason, permanent: false } }));
         }
         let before = self.queue.len();

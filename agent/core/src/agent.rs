@@ -1,4 +1,8 @@
-//! The agent's machine: routes each input to the machine that owns its subject, and hands out effects.
+//! The agent's machine: passes each input and each message of the controller to the part that owns its subject,
+//! and hands out effects. Decides itself what keeps a node from a move (`may_leave`), and what each heartbeat
+//! repeats.
+//!
+//! Absent: whether a job is taken (`jobs/receive.rs`), and whether a controller is obeyed (`connection.rs`).
 
 use std::sync::Arc;
 
@@ -14,7 +18,7 @@ use crate::face::{Config, Effect, Hint, Input, WriteId};
 use crate::facts::FactsSchedule;
 use crate::fetch::{Fetch, Settled};
 use crate::flow::{self, Flows, Loaded, TableEntry};
-use crate::jobs::account::{self, Account};
+use crate::jobs::tell::{self, Account};
 use crate::jobs::{self, Jobs};
 use crate::ledger::Entry;
 use crate::moving::Moving;
@@ -363,7 +367,7 @@ impl Agent {
         let now = self.now;
         self.connection.obey(now, welcome);
         if welcome.want_ledger {
-            account::tell_ledger(&self.jobs.ledger, &mut self.effects);
+            tell::tell_ledger(&self.jobs.ledger, &mut self.effects);
         }
         self.connection.report_again(&self.jobs.ledger, &mut self.effects);
         self.jobs.reached(now);

@@ -1,4 +1,6 @@
-//! When to connect again: exponential backoff with full jitter, from a seed.
+//! How long the agent waits before it connects again: exponential backoff with full jitter, from a seed.
+//!
+//! Absent: the short pause while a change waits for confirmation, and after a restore (`connection.rs`).
 
 use std::time::Duration;
 

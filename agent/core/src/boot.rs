@@ -1,8 +1,8 @@
 //! Decides how the host restores its network when the server starts, before the agent runs: apply every last
 //! good state, then undo changes that were not confirmed.
 //!
-//! Absent: the jobs themselves. The agent ends them when it starts, and restores unconfirmed changes
-//! once more.
+//! Absent: carrying that out, with further tries (`agent/src/net/boot.rs`). Absent too: the jobs. The agent
+//! takes them up when it starts (`jobs/begin.rs`), and restores unconfirmed changes once more.
 
 use muster_shared::ResourceId;
 use muster_shared::model::{ReportKey, Spec};

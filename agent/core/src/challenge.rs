@@ -1,6 +1,8 @@
 //! The challenge that proves a new connection to the controller. The controller must return the challenge's
 //! bytes by the deadline, over a connection made after the change. Changes of the network (`jobs/confirm.rs`)
 //! and changes of flow rules (`flow/guard.rs`) use the same challenge.
+//!
+//! Absent: the controller's answer, which its link gives at once (`controller/src/link/inbox.rs`).
 
 use std::time::Duration;
 

@@ -7,7 +7,7 @@
 //!                                                  └─no room─▶ heard, and given no job
 //! ```
 //!
-//! Absent: when to connect (`reconnect.rs`).
+//! Absent: when to connect (`reconnect.rs`), and the connection itself (`agent/link/src/connection.rs`).
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! The effects that the machine asks for, in order.
+//!
+//! Absent: what effects there are (`face.rs`), and how each is executed (`agent/src/driver.rs`).
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,7 @@
-//! The machine's inputs and effects.
+//! The machine's inputs and effects: all that the driver tells it, and all that it asks of the driver.
+//!
+//! Absent: those of flow tables (`flow/face.rs`), and how the driver executes an effect
+//! (`agent/src/driver.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

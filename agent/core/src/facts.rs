@@ -1,7 +1,10 @@
-//! The server's facts, sent after each greeting, when they change, and when the controller asks.
+//! Decides when the server's facts are sent: after each greeting, when they change, and when the controller
+//! asks.
 //!
 //! A change of counters alone is not sent: 10,000 nodes would each send counters every minute that hardly
 //! anybody reads. The controller asks for counters when somebody reads them.
+//!
+//! Absent: what the facts are (`agent/host/src/facts.rs`), and how many are sent (`shared/src/wire/facts.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -11,6 +11,9 @@
 //! Chunks on disk survive reconnects and restarts. A content that has no room beside the others waits until
 //! their jobs have ended. If the disk itself is full, the attempt ends, and its chunks are kept for the
 //! next attempt.
+//!
+//! Absent: how many nodes fetch at one time (`controller/engine/src/fetches.rs`), and the files
+//! (`agent/src/contents.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

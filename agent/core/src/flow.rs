@@ -25,8 +25,11 @@
 //! and `Forget` in order and always answers them. `Apply`, `Compare` and `Repair` come one at a time; the
 //! host answers each within a bounded time, unless cancelled. A log is loaded as [`Loaded`].
 //!
-//! Absent: OpenFlow, nftables, files and wall clocks. The host reports which entries have ended by
-//! their timeouts.
+//! `flow/batch.rs` leads a batch to its end, `flow/guard.rs` keeps or undoes one that can cut the node off,
+//! `flow/reconcile.rs` compares and repairs, and `flow/tell.rs` reports.
+//!
+//! Absent: which entries a device is to hold (`controller/flow/src/table.rs`). Absent too: OpenFlow, nftables,
+//! files and wall clocks. The host reports which entries have ended by their timeouts.
 
 mod batch;
 mod face;

@@ -7,11 +7,10 @@
 //! ```
 //! A job goes to `confirm` if it can cut the node off, and to `restore` if it must be undone. A delete leaves
 //! `take_over` out, and a check goes from `begin` by `check` to `end`. `phase.rs` keeps how far each job is, and
-//! `account.rs` tells the controller of all jobs.
+//! `tell.rs` tells the controller of all jobs.
 //!
 //! Absent: the connection, contents, flow tables and drift. A call gets what it uses of them as a [`Turn`].
 
-pub(crate) mod account;
 mod begin;
 mod check;
 mod confirm;
@@ -23,6 +22,8 @@ mod restore;
 mod run;
 mod stray;
 mod take_over;
+pub(crate) mod tell;
+mod withdraw;
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! One lane per kind of work: its jobs run one after the other in order of arrival; lanes do not wait for
 //! each other.
 //!
-//! Absent: which lane a type has (`DesiredState::lane`), and what else keeps a job from its turn
-//! (`jobs/begin.rs`).
+//! Absent: which lane a type has (`DesiredState::lane`, `shared/src/model/types.rs`), and what else keeps a job
+//! from its turn (`jobs/begin.rs`).
 
 use std::collections::BTreeMap;
 

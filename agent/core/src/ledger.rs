@@ -3,6 +3,9 @@
 //! An entry holds at most one job that may be running and one that follows. The entry of a deleted resource
 //! stays as a **tombstone**, so that a late duplicate of an old job makes nothing again. The ledger keeps the
 //! newest [`TOMBSTONES_MAX`] tombstones.
+//!
+//! Absent: the files (`agent/src/state_dir.rs`), and the comparison with the controller's rows
+//! (`controller/engine/src/ledger_compare.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -9,8 +9,8 @@
 //! The present site is told of every end but one: where the connection is lost after the change is on disk. Where it
 //! is lost before, the agent stays, for that site could not know that it went.
 //!
-//! Absent: what keeps a node here (`Agent::may_leave` in `agent.rs`), the identity at the other site, which the driver
-//! holds, and how it is recorded in one step.
+//! Absent: what keeps a node here (`Agent::may_leave`, `agent.rs`), the join and the record of the change
+//! (`agent/src/driver/moving.rs`), and the controller's part (`controller/engine/src/moving.rs`).
 
 use muster_shared::SiteId;
 use muster_shared::join::JoinToken;

@@ -1,4 +1,5 @@
-//! Reports the ports of this node's devices to the controller, which computes paths from them.
+//! Decides when the ports of this node's devices are reported to the controller, which computes paths from
+//! them.
 //!
 //! ```text
 //!   greeting ─▶ every device          Ports ─▶ differs from what was told ─┬─ something ended: at once ─▶ Up::Ports
@@ -8,8 +9,8 @@
 //! **Invariants.** `told` is the report on this connection; each report covers a whole device. The loss of a
 //! port or a neighbour is reported at once, unless losses keep coming. Nothing here is durable.
 //!
-//! Absent: how the host observes ports. The controller derives links, and decides when to trust a flapping
-//! one again.
+//! Absent: how the host observes ports (`agent/host/src/ports.rs`), and when the controller trusts a flapping
+//! one again (`controller/intent/src/damping.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! When to connect to the controller, how long to wait for its greeting, and when to come back.
+//! Decides when to connect to the controller, how long to wait for its greeting, when the next heartbeat is
+//! due, and when to come back.
 //!
 //! ```text
 //!   Waiting ─time─▶ Connecting ─Connected─▶ Greeting ─Welcome─▶ Open
@@ -6,6 +7,9 @@
 //!      │                │                      ▼                  ▼
 //!      └───────── Disconnected ◀─────────── Closing ◀─────────────┘
 //! ```
+//!
+//! Absent: the pause between attempts (`backoff.rs`), and after what silence a connection ends (`SILENCE_MAX`,
+//! `agent/link/src/connection.rs`).
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Watches resources for drift while no job works on them: others may change what Muster made.
+//! Decides when resources are compared with their last good state while no job works on them, and reports
+//! drift: others may change what Muster made.
 //!
 //! ```text
 //!   hint, scan, greeting, end of a job ─▶ due ─time, nothing of ours under way─▶ Look ─▶ Looked ─▶ Drift, if it is news
@@ -11,7 +12,8 @@
 //! that each is sent once on a connection and again on the next. Each heartbeat carries the digest of all
 //! drift; a controller that misses something asks for all of it. Nothing here is durable.
 //!
-//! Absent: the sources of hints, and the cost of a look (the host's concern).
+//! Absent: where hints come from (`agent/host/src/watch.rs`, `agent/host/src/net/monitor.rs`), and whether
+//! drift is corrected. The controller decides that (`controller/engine/src/correct.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

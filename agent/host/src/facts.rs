@@ -1,5 +1,8 @@
-//! The server's facts, from `/proc`, `/sys`, os-release and the kernel's links. Facts that cannot be read
-//! stay empty.
+//! The server's facts, from `/proc`, `/sys`, os-release and the kernel's links. Facts that cannot be read stay
+//! empty.
+//!
+//! Absent: when they are sent (`agent/core/src/facts.rs`), and their names for operators
+//! (`controller/template/src/fact.rs`).
 
 use std::fs::{read_dir, read_to_string};
 use std::path::{Path, PathBuf};

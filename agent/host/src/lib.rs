@@ -11,7 +11,7 @@ pub mod hostname;
 pub mod lldp;
 pub mod net;
 pub mod nftables;
-pub mod nics;
+pub mod nic_aliases;
 pub mod openflow;
 pub mod packed;
 pub mod ports;

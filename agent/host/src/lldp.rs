@@ -13,8 +13,8 @@
 //! can write a frame, so its content is shown to people, and decides nothing but the place of an undeclared
 //! host. A beacon affects only a controller that can attribute it to a port.
 //!
-//! Absent: finding the ports (done with the facts; `ports.rs`), and how often a change is reported (the
-//! agent's core).
+//! Absent: finding the ports (done with the facts; `ports.rs`), and how often a change is reported
+//! (`agent/core/src/facts.rs`, `agent/core/src/ports.rs`).
 
 mod frame;
 mod speak;

@@ -10,7 +10,11 @@
 //! a change. The caller keeps both, durably, before the first step. Applying a newer document and restoring
 //! both plan towards a target. After a crash or a reboot at any point, planning again converges.
 //!
-//! Absent: links that the kernel has no module for; jobs and their times.
+//! `net/target.rs` says what is wanted, `net/plan.rs` which steps lead there, `net/verify.rs` what still
+//! differs, and `net/restore.rs` brings back what was there before.
+//!
+//! Absent: what a document may ask for (`shared/src/model/network/support.rs`), and when a change is undone
+//! (`agent/core/src/jobs/confirm.rs`). Absent too: links that the kernel has no module for.
 
 pub mod dhcp;
 pub mod export;

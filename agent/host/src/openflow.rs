@@ -12,7 +12,8 @@
 //! A rule's cookie is its id. Only rules with a cookie of ours are removed; groups and meters have no cookie,
 //! and are ours by their number.
 //!
-//! Absent: the desired tables, their storage, and the times of comparing (all in the agent).
+//! Absent: the desired tables and the times of comparing (`agent/core/src/flow.rs`), and their storage
+//! (`agent/src/flow_log.rs`).
 
 mod ask;
 mod change;

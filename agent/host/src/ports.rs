@@ -11,7 +11,8 @@
 //! that a lost carrier is reported within the time of one kernel message. While the database is away, its
 //! last state holds, since the switch goes on without it. Without a bridge, no port is listened to.
 //!
-//! Absent: the reports to the controller (the agent's core) and the links between ports (the controller).
+//! Absent: when ports are reported (`agent/core/src/ports.rs`), and the links between them
+//! (`controller/intent/src/ports.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

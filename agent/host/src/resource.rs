@@ -1,7 +1,8 @@
 //! The operations on a resource of any type: the trait that each type implements, and a type-erased form in
 //! which the state before Muster is bytes.
 //!
-//! Absent: types whose changes are guarded, because they can cut the node off, and software deployments.
+//! Absent: types whose changes are guarded, because they can cut the node off, and software deployments:
+//! `agent/src/host.rs` dispatches these itself.
 
 use std::collections::BTreeMap;
 use std::error::Error;

@@ -17,9 +17,9 @@
 //! Secrets (script, inputs) are in files of mode 0600 or stricter, never in arguments or properties of a
 //! unit, which every user may read. Only root may read the command's own environment.
 //!
-//! Absent: the commands and their purpose (the callers'), output during the run, and cgroups without systemd:
-//! there the supervisor ends all of its descendants, and processes that outlive a killed supervisor are
-//! recognised by their environment.
+//! Absent: the commands and their purpose, such as a deployment's script (`agent/src/host/deployment.rs`), and
+//! output during the run. Absent too: cgroups without systemd. There the supervisor ends all of its
+//! descendants, and processes that outlive a killed supervisor are recognised by their environment.
 
 mod directory;
 mod error;

@@ -2,6 +2,8 @@
 //!
 //! `muster_shared::model` has the desired state of each. Files, the network, the host name and
 //! software deployments have modules of their own, because others use them as well.
+//!
+//! Absent: the properties of a type, its claims and its lane (`shared/src/model/types.rs`).
 
 pub mod account;
 pub mod package;

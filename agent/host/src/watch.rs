@@ -6,8 +6,9 @@
 //! Directories are watched instead of files, since files are replaced by others of the same name. While
 //! nothing happens there is no wake-up.
 //!
-//! Absent: the change and its author, which the kernel tells only through `fanotify`, for a whole
-//! file system.
+//! Absent: when the agent looks after a hint (`agent/core/src/watch.rs`), and hints of the network
+//! (`net/monitor.rs`). Absent too: the change and its author, which the kernel tells only through `fanotify`,
+//! for a whole file system.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};

@@ -4,7 +4,8 @@
 //! begun anew), from the count of packets, or from silence; and the broker tells the controller of our end with the
 //! last will. All of it costs a new connection, where the machine says everything again.
 //!
-//! Absent: sealing, which is the same as without a broker.
+//! Absent: connecting to a broker and its limits (`shared/broker/src/lib.rs`), and the controller's end
+//! (`controller/src/link/broker/talk.rs`). Sealing is the same as without a broker.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,10 @@
-//! What a certificate that is not valid now says of clocks.
+//! Tells an operator that a clock is wrong, where the controller's certificate is not valid now.
 //!
-//! A controller makes its certificate anew long before it ends: one that is not valid by this server's clock means that
-//! one of the two clocks is wrong.
+//! A controller renews its certificate long before it ends. If one is not valid by this server's clock, one of
+//! the two clocks is wrong.
+//!
+//! Absent: the report of this server's clock (`agent/src/driver/clock.rs`), and how far a clock may be off
+//! (`controller/engine/src/clock.rs`).
 
 use std::error::Error;
 use std::io;

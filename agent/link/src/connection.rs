@@ -1,17 +1,19 @@
-//! One connection to the controller at a time: MQTT 5 over TLS 1.3, packets sealed in a session of their own. `broker.rs`
-//! has what is different where a broker is in between.
+//! One connection to the controller at a time: MQTT 5 over TLS 1.3, packets sealed in a session of their own.
+//! Decides which address is tried next, and after what silence the connection is over. `broker.rs` has what is
+//! different where a broker is in between.
 //!
 //! rumqttc's event loop lives as long as one connection: what it would carry over to the next one is not
 //! wanted, for the machine says everything again that is not acknowledged. Polling and publishing are two
 //! futures, since publishing waits for the other one to make room.
 //!
-//! Neither side takes a silent peer for a living one. Whatever we say is answered, so something is said at least each
-//! [`KEEP_ALIVE`], and who hears nothing for [`SILENCE_MAX`] has no controller. Where the site has several, who waits for an
-//! answer asks the others after [`LOOK_AFTER`], and leaves if one of them is active: until then this one may only be
-//! busy. Heartbeats are enough for that, and MQTT's own
-//! pings, which rumqttc would send beside them, are not needed.
+//! Neither side takes a silent peer for a living one. Whatever we say is answered, so something is said at
+//! least each [`KEEP_ALIVE`], and a controller that is not heard for [`SILENCE_MAX`] is gone. Where the site
+//! has several, an agent without an answer asks the others after [`LOOK_AFTER`], and leaves if one of them is
+//! active: until then this one may only be busy. Heartbeats are enough for that, and MQTT's own pings, which
+//! rumqttc would send beside them, are not needed.
 //!
-//! Absent: reconnecting and its backoff, which the machine decides.
+//! Absent: when to connect again (`agent/core/src/reconnect.rs`), and whether the controller is obeyed
+//! (`agent/core/src/connection.rs`).
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

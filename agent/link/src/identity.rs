@@ -1,4 +1,8 @@
-//! Who a node is.
+//! Who a node is, whom it trusts, and in which order it tries addresses. Decides when its certificate is due
+//! for renewal.
+//!
+//! Absent: the renewal (`join.rs`), renewal because a certificate was refused (`agent/src/driver/reach.rs`),
+//! and how long a certificate is valid (`NODE_DAYS`, `controller/src/pki.rs`).
 
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! The agent's way to its controller: who it is, joining a site, one connection at a time.
 //!
-//! Absent: when to connect, and what is said; the machine (`muster-agent-core`) decides that. Nothing is written to disk here.
+//! Absent: when to connect, and what is said. The machine decides that (`agent/core/src/reconnect.rs`). Nothing
+//! is written to disk here.
 
 mod broker;
 mod clock;

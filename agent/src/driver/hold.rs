@@ -2,8 +2,10 @@
 //!
 //! While there are tables, and no bridge of the switch carries the path to the controller, the agent keeps
 //! `flow-restore-wait` in the switch's database. The agent removes the key once all tables are filled after a
-//! start of the switch, and sets it again for the next start. A key that others set is left alone. Absent:
-//! filling, which is the machine's.
+//! start of the switch, and sets it again for the next start. A key that others set is left alone.
+//!
+//! Absent: which bridge carries the path (`carries`, `agent/host/src/net/switch.rs`), and filling
+//! (`agent/core/src/flow/reconcile.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

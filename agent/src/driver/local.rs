@@ -1,4 +1,7 @@
 //! Documents that were given on this server: from the socket to the machine, and the answer back.
+//!
+//! Absent: the socket (`handover.rs`), whether a document is taken (`agent/core/src/jobs/local.rs`), and
+//! whether it is kept (`agent/core/src/jobs/confirm.rs`).
 
 use std::time::Duration;
 

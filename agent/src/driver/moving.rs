@@ -1,7 +1,9 @@
 //! The move to another site: the driver joins it beside the present one, and records the change.
 //!
-//! The identity at the other site is in memory until the machine decides. Absent: the start at the other site, with
-//! another driver.
+//! The identity at the other site is in memory until the machine decides (`agent/core/src/moving.rs`).
+//!
+//! Absent: what the node forgets on the way (`change_site`, `state_dir.rs`), and the start at the other site
+//! with another driver (`serve`, `main.rs`).
 
 use std::time::Duration;
 

@@ -1,4 +1,6 @@
 //! The ports of this server's bridges, on the way from the host to the machine.
+//!
+//! Absent: what is observed (`agent/host/src/ports.rs`), and when it is reported (`agent/core/src/ports.rs`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,8 @@
-//! The driver's way to its controller: the connection, and a certificate that is taken there.
+//! The driver's way to its controller: the connection, and a certificate that is taken there. Decides when a
+//! certificate that was refused is renewed.
+//!
+//! Absent: when to connect (`agent/core/src/reconnect.rs`), and when a renewal is due
+//! (`agent/link/src/identity.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

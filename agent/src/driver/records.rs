@@ -1,6 +1,9 @@
 //! Ledger records: each is written at once, and all become durable together at the end of a turn.
 //!
 //! A full disk is told to the machine. A removal then gets the room that is held in reserve.
+//!
+//! Absent: what follows once a record is on disk (`agent/core/src/ledger/records.rs`), and the format of a file
+//! (`record.rs`).
 
 use std::io;
 

@@ -1,4 +1,6 @@
 //! Tasks of the driver that the machine may cancel, by job. They tell which of a job's answers still counts.
+//!
+//! Absent: the commands of jobs, which go on without a task (`agent/host/src/run.rs`).
 
 use std::collections::BTreeMap;
 

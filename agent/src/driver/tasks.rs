@@ -1,6 +1,6 @@
 //! Work that runs beside the loop: a task for each step of a job, and what becomes of its result.
 //!
-//! `runs` tells which task of a job still counts.
+//! `runs.rs` tells which task of a job still counts.
 
 use std::sync::Arc;
 

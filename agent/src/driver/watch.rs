@@ -1,4 +1,6 @@
 //! Looks that change nothing: at resources without a job, and at the server itself.
+//!
+//! Absent: when to look (`agent/core/src/watch.rs`), and which looks are skipped (`host/look.rs`).
 
 use std::sync::Arc;
 

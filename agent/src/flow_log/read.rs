@@ -1,4 +1,6 @@
-//! A log as it is found when the agent starts.
+//! Reads a log when the agent starts, and cuts off an incomplete end.
+//!
+//! Absent: whether a batch without an end is applied again or undone (`agent/core/src/flow/stage.rs`).
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -3,6 +3,9 @@
 //! The answer is no only where that is evident: the path uses the loopback, or links of which none can be a
 //! port of Open vSwitch. The packet filter always carries the path. In doubt the answer is yes, which costs a
 //! new connection for each guarded batch.
+//!
+//! Absent: the same question for a switch that is to wait for its tables. `carries` in
+//! `agent/host/src/net/switch.rs` answers it, and looks at Open vSwitch's database as well.
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr, UdpSocket};

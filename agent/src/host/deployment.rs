@@ -5,6 +5,8 @@
 //!
 //! The first line of a reason says what happened. The following lines quote the command's output, which may
 //! be secret: they go to the controller, which masks known secrets, and not into the agent's log.
+//!
+//! Absent: whether an interrupted script runs again (`next`, `agent/host/src/run.rs`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -196,7 +198,7 @@ fn told(deployment: &Deployment, ended: Ended) -> Result<Observed, RunError> {
                 deployment.timeout
             )));
         }
-        RunEnd::Stopped => return Err(failed("the script was ended: its job was taken back".into())),
+        RunEnd::Stopped => return Err(failed("the script was ended: its job was withdrawn".into())),
         RunEnd::NotStarted(why) => return Err(failed(format!("the script cannot be started: {why}"))),
     };
     for output in &deployment.outputs {

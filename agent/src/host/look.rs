@@ -1,5 +1,8 @@
 //! Looks at resources without a job, often and for long: skips resources that cannot have changed since they
 //! were found as desired.
+//!
+//! Absent: when to look (`agent/core/src/watch.rs`), and what a type compares (its `check` in
+//! `agent/host/src`).
 
 use std::collections::BTreeMap;
 use std::fs::{self, Metadata};

@@ -1,7 +1,7 @@
 //! The owner of each file, by paths without symbolic links: one file may have several paths.
 //!
-//! The controller knows one owner of each path. Only the node sees that two paths are one file; the later
-//! claim fails here.
+//! The controller knows one owner of each path (`controller/engine/src/claim.rs`). Only the node sees that two
+//! paths are one file; the later claim fails here.
 //!
 //! Absent: paths of `json-file` deployments, which claim nothing at the controller either.
 

@@ -1,6 +1,8 @@
 //! `net boot`: restores the network's last good state, before there is an agent or a controller.
 //!
 //! Reads the ledger without changing it: the agent itself ends jobs that a reboot has interrupted.
+//!
+//! Absent: which states are restored, and in which order (`agent/core/src/boot.rs`).
 
 use std::time::Duration;
 

@@ -3,6 +3,8 @@
 //! The files are printed, or written below a folder. The drop-ins there that made managers leave links alone
 //! are removed, except those of links that are in no file. No manager is told now, so the network stays
 //! unchanged until the next boot. Settings that cannot be expressed are listed in the end, and are an error.
+//!
+//! Absent: what each format can express (`agent/host/src/net/export.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;

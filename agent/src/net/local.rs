@@ -3,6 +3,9 @@
 //!
 //! The former state is on disk before the first change, in `<state-dir>/net-local`, and is dropped by the
 //! record that keeps the change. The next `net apply` or boot restores a state that it finds there.
+//!
+//! Absent: what counts as reached (`net/confirm_target.rs`), and a document that a running agent gets
+//! (`agent/core/src/jobs/local.rs`).
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};
@@ -19,7 +22,7 @@ use tokio::process::Command;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::target::Target;
+use super::confirm_target::Target;
 use crate::record::{self, Read};
 use crate::state_dir::StateDir;
 

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use lexopt::prelude::*;
 
 use crate::cli::{self, UsageError};
+use crate::net::confirm_target::Target;
 use crate::net::local::Confirm;
-use crate::net::target::Target;
 
 /// The output of `--help`.
 pub const HELP: &str = "\

@@ -1,4 +1,7 @@
-//! What a request is answered when it cannot be done.
+//! The body of an answer to a request that was refused, and the classes of refusals.
+//!
+//! Absent: the class of each refusal (`controller/src/api/error.rs`), and exit codes of `muster`
+//! (`controller/cli/src/failure.rs`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,6 @@
-//! Flow tables: devices, entries, operations on them.
+//! Flow tables, as JSON: devices, entries, operations on them.
+//!
+//! Absent: the requests (`controller/src/api/flow.rs`), and what each value is (`controller/flow/src/view.rs`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

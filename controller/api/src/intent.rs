@@ -1,4 +1,7 @@
-//! Intents, and the network they are for.
+//! Intents, and the network they are for, as JSON.
+//!
+//! Absent: the requests (`controller/src/api/intent.rs`), and what each value is
+//! (`controller/intent/src/manager/view.rs`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

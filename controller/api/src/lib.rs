@@ -1,5 +1,5 @@
-//! The HTTP API as both sides see it: its routes, and the bodies of requests and answers as serde types with the JSON keys that
-//! operators know. The controller serves them, the command line asks for them, and `openapi` describes them.
+//! The HTTP API as both sides see it: its routes, and the bodies of requests and answers as serde types with the JSON
+//! keys that operators know. The controller serves them, the command line asks for them, and `openapi` describes them.
 //!
 //! Absent: what the names in a body stand for, and what may be in a template or a file, which is text here.
 

@@ -1,4 +1,7 @@
-//! Nodes, what is on them, and tokens with which they join.
+//! Nodes, what is on them, and tokens with which they join, as JSON.
+//!
+//! Absent: the requests (`controller/src/api/node.rs`, `controller/src/api/token.rs`), and what each value is
+//! (`controller/engine/src/view/node.rs`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,4 +1,6 @@
-//! What an update would do.
+//! What an update would do, as JSON.
+//!
+//! Absent: the comparison itself (`controller/engine/src/preview.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
-//! What may stand after the question mark.
+//! What may stand after the question mark: filters, pages, waits.
+//!
+//! Absent: the longest page and the longest wait (`controller/src/api/mod.rs`).
 
 use muster_shared::{NodeId, StackName};
 use schemars::JsonSchema;

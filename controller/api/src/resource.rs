@@ -1,4 +1,7 @@
-//! Resources of a stack, and what each needs.
+//! Resources of a stack, and what each needs, as JSON.
+//!
+//! Absent: the requests (`controller/src/api/resource.rs`), and what each value is
+//! (`controller/engine/src/view/stack.rs`, `controller/engine/src/phase.rs`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,8 +31,8 @@ pub struct ResourceView {
     pub generation: String,
     /// in_sync, drifted, missing or unknown.
     pub observed: String,
-    /// While IN_PROGRESS: waiting, hook, pause, rollout, signals, facts, node_away, maintenance, queued, running, settling or
-    /// backoff; else empty.
+    /// While IN_PROGRESS: waiting, hook, pause, rollout, signals, facts, node_away, maintenance, disk_full, queued,
+    /// running, settling or backoff; else empty.
     pub phase: String,
     /// Seconds since it has been in that phase.
     pub phase_seconds: u64,

@@ -1,4 +1,6 @@
 //! Every request that the API takes: the controller's router and the description are made of this one table.
+//!
+//! Absent: the handler of each request (`controller/src/api/mod.rs`).
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 

@@ -1,4 +1,6 @@
-//! The site at a glance, and what waits to be decided on a restored one.
+//! The site at a glance, and what waits to be decided on a restored one, as JSON.
+//!
+//! Absent: what each value is (`controller/engine/src/site.rs`; at a standby `controller/src/api/standby.rs`).
 
 use muster_shared::{Epoch, NodeId};
 use schemars::JsonSchema;
@@ -166,7 +168,7 @@ pub struct ControllerView {
     pub name: String,
     /// What it is to the site.
     pub role: Role,
-    /// How far its store is behind the active one's, in seconds.
+    /// Seconds since its last look at the lease; 0 of the active one.
     pub behind_s: u64,
 }
 

@@ -1,4 +1,7 @@
-//! Stacks: operations on them, how they stand, their history.
+//! Stacks, as JSON: operations on them, how they stand, their history.
+//!
+//! Absent: the requests (`controller/src/api/stack.rs`), and what each value is
+//! (`controller/engine/src/view/stack.rs`).
 
 use std::collections::BTreeMap;
 

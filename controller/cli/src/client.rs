@@ -3,7 +3,8 @@
 //! A controller that is busy, or waits for its database, refuses with `Retry-After`: then nothing was done. Requests
 //! are sent again after that time, for up to [`BUSY_MAX`], and a line says so.
 //!
-//! Absent: TLS, tokens and other hosts; this version's controller listens on its socket only.
+//! Absent: how long `--wait` waits (`wait.rs`), and TLS, tokens and other hosts: this version's controller listens on
+//! its socket only.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

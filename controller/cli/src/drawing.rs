@@ -1,5 +1,7 @@
 //! A graph as an SVG document that needs nothing else: boxes in colours, lines between them, a
 //! legend, tooltips.
+//!
+//! Absent: the places of the boxes (`drawing/layout.rs`), and what a box shows (`stack/graph.rs`, `topology.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

@@ -1,4 +1,6 @@
 //! The failure of a command: an exit code and lines for stderr.
+//!
+//! Absent: which answer of the controller is which failure (`answer` in `client.rs`).
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,4 +1,7 @@
-//! `muster flow …`
+//! `muster flow …`: its verbs and flags, and the tables of rules, counters and devices.
+//!
+//! Absent: sending and waiting (`flow/operation.rs`), and how long a guard lasts where no flag says it
+//! (`controller/src/api/flow.rs`).
 
 mod operation;
 

@@ -1,4 +1,6 @@
-//! `muster intent …`
+//! `muster intent …`: its verbs and flags, and the list of intents.
+//!
+//! Absent: sending and waiting (`intent/operation.rs`), and one intent alone (`intent/shown.rs`).
 
 mod operation;
 mod shown;

@@ -1,4 +1,7 @@
-//! `muster resource …`
+//! `muster resource …`: list, show, mark unhealthy, signal, clear a hook.
+//!
+//! Absent: what a resource waits for (`controller/engine/src/phase.rs`), and attempts and their failures
+//! (`controller/engine/src/retry.rs`).
 
 use std::path::PathBuf;
 

@@ -3,6 +3,9 @@
 //!
 //! The controller never reads the operator's disk: this program reads all files and sends them unchanged,
 //! each under its key (see [`muster_template::library`]).
+//!
+//! Absent: which values and files an update keeps (`controller/src/api/source.rs`), and which names a template mentions
+//! (`controller/template/src/library/mention.rs`).
 
 mod place;
 

@@ -1,4 +1,7 @@
-//! `muster stack …`
+//! `muster stack …`: its verbs and flags, and the tables of stacks and outputs.
+//!
+//! Absent: sending and waiting (`stack/operation.rs`), and the default of an operation's timeout (`Options` in
+//! `controller/engine/src/request.rs`).
 
 use std::path::PathBuf;
 

@@ -1,5 +1,7 @@
 //! `muster template …`: what can be written in a template, from the code that reads templates. Needs
 //! no controller.
+//!
+//! Absent: the functions and their versions (`controller/template/src/function_list.rs`).
 
 use clap::{Args, Subcommand};
 use muster_template::{Function, Version, functions, suggestion};

@@ -1,4 +1,6 @@
 //! `muster type …`: what a template may be made of, from the code that reads templates. Needs no controller.
+//!
+//! Absent: the types themselves (`controller/template/src/types.rs`).
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,8 @@
-//! `--wait`: watches a stack until an operation has ended, across restarts of the controller.
+//! `--wait`: watches a stack until an operation has ended or `--timeout` is over, across restarts of the controller.
 //! `progress.rs` draws what is shown meanwhile.
+//!
+//! Absent: when an operation ends or times out (`controller/engine/src/traversal.rs`), and waits for flow tables and
+//! intents (`flow/operation.rs`, `intent/operation.rs`).
 
 use std::future::pending;
 use std::time::Duration;
@@ -32,7 +35,7 @@ pub struct Operation {
     pub name: String,
     /// The stack's id: another stack may get the name.
     pub id: String,
-    /// CREATE, UPDATE, DELETE or ROLLBACK.
+    /// CREATE, UPDATE, DELETE, ROLLBACK or CHECK.
     pub action: String,
     /// The traversal that carries it out.
     pub traversal: u64,

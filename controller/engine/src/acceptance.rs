@@ -1,4 +1,8 @@
-//! Checks before an operation starts. A refused operation has changed nothing.
+//! Accepts or refuses an operation before it starts: property values, claims, nodes, immutable
+//! parameters. A refused operation has changed nothing.
+//!
+//! Absent: which operations a stack takes in its present state (`operation.rs`), and claims while
+//! jobs begin (`claim.rs`).
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -2,8 +2,10 @@
 //! plan for all stacks.
 //!
 //! A port keeps an address as long as the address fits its request, and frees its addresses when it
-//! is removed. No two ports have the same address. Absent: rows and stacks. The caller knows which
-//! row each id belongs to.
+//! is removed. No two ports have the same address.
+//!
+//! Absent: the rows of networks, subnets and ports (`address/row.rs`), and the properties that a
+//! template gives them (`controller/template/src/address.rs`).
 
 mod free_ranges;
 mod hidden;

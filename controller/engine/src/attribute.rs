@@ -1,4 +1,7 @@
-//! Attributes of resources, and how other resources see them.
+//! Attributes of resources: the value that `get_attr` gives to another resource or an output now.
+//!
+//! Absent: the value of `get_resource` (`Row::reference`, `virtual_resource.rs`), and facts of a
+//! node (`facts.rs`).
 
 use muster_template::{Kind, References, Unresolved};
 use serde_json::Value;

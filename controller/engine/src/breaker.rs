@@ -1,5 +1,7 @@
 //! The breaker counts how often a resource was corrected, or made again for an agent that had lost
 //! it. The count says when the next correction may start.
+//!
+//! Absent: which resources may be corrected, and the event when the breaker opens (`correct.rs`).
 
 use std::time::Duration;
 

@@ -1,13 +1,16 @@
-//! Cancels an operation: no further job starts, and jobs that have started end and are recorded.
+//! Cancels an operation: no further job starts, jobs that have not begun are withdrawn, and jobs
+//! that have begun end and are recorded.
 //!
 //! Rows that are neither ready nor failed wait for the next operation, also over a restart.
+//!
+//! Absent: how one job is withdrawn (`withdraw.rs`), and an operation whose time is over
+//! (`Traversals::stack_due`, `stage_end.rs`).
 
 use muster_shared::StackName;
 
 use crate::jobs::Jobs;
 use crate::record::Status;
 use crate::request::{Answer, Refusal};
-use crate::row::Slot;
 use crate::timer::TimerKey;
 
 /// The reason of a stack whose operation was cancelled.
@@ -59,22 +62,8 @@ impl Jobs {
             self.graph.ctx.timers.clear(due, TimerKey::Stack(id, traversal));
         }
         self.graph.stop_progress_check(id);
-        self.take_back_all(id);
+        self.withdraw_all(id);
         self.graph.stack_changed(id);
         self.graph.event(id, None);
-    }
-
-    /// Withdraws all jobs of the traversal. A ready row with work is being rebuilt, which is no
-    /// part of it.
-    pub(crate) fn take_back_all(&mut self, id: u64) {
-        let Some(stack) = self.graph.stacks.get(&id) else { return };
-        let works = |slot: &&Slot| {
-            let row = &self.graph.rows[**slot];
-            (row.work.is_some() || row.pauses()) && !row.ready
-        };
-        let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).filter(works).copied().collect();
-        for slot in slots {
-            self.take_back(slot);
-        }
     }
 }

@@ -3,6 +3,8 @@
 //! A **background job** runs outside of a traversal. No operation counts its failure, and it takes
 //! no place in a rollout. If a correction or its unit restart fails for good, the resource stays
 //! FAILED until a retry (`correct.rs`) or an operation.
+//!
+//! Absent: the causes of a failure (`failure.rs`).
 
 use crate::record::Status;
 use crate::row::Row;

@@ -1,9 +1,13 @@
-//! Checks ask the nodes whether things are as the revision wants them. A check changes nothing.
+//! `stack check`: asks the nodes whether things are as the revision wants them. A check changes
+//! nothing.
 //!
 //! A check is a traversal without a new revision. Every live row that stands is asked about at its
 //! node, in no order. A row that does not stand (never applied, failed, left behind by a cancelled
 //! operation) fails the check unasked. A newer operation withdraws the open questions and finds the
 //! rows as they were.
+//!
+//! Absent: the withdrawal of a question (`check_withdrawal.rs`), and the checks before an operation
+//! (`acceptance.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -139,7 +143,7 @@ impl Jobs {
             self.graph.start_progress_check(id);
         }
         // Jobs of the operation before are withdrawn, also if a restart forgot to.
-        self.take_back_all(id);
+        self.withdraw_all(id);
         for slot in asked {
             self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
@@ -165,8 +169,8 @@ impl Jobs {
 
     /// Withdraws the questions about rows that need a thing which will be made again. Such a row
     /// fails the check, whatever its node answers.
-    pub(crate) fn take_back_vain_questions(&mut self, id: u64) {
-        self.take_back_all(id);
+    pub(crate) fn withdraw_vain_questions(&mut self, id: u64) {
+        self.withdraw_all(id);
         let Some(walk) = self.graph.stacks.get(&id).and_then(|stack| stack.walk.as_ref()) else { return };
         let vain: Vec<Slot> =
             walk.asked.iter().copied().filter(|slot| !self.graph.rows[*slot].ready).collect();

@@ -1,4 +1,9 @@
-//! Claims: which row owns what on which node. A claim has one owner in the whole site.
+//! Claims: decides which row owns what on which node. A claim has one owner in the whole site. A
+//! row gets a claim of another row only in the same stack, if that row is dropped or will not keep
+//! the claim.
+//!
+//! Absent: claims in the checks before an operation (`acceptance.rs`), and how an agent takes a
+//! thing over (`agent/core/src/jobs/take_over.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -5,6 +5,9 @@
 //! ```
 //!
 //! With `delete_first` a part of it comes before new and changed resources: see `delete_first.rs`.
+//!
+//! Absent: whether a thing is removed or left in place (`ownership.rs`), and clean-up of a node that joined again
+//! (`returned.rs`).
 
 use crate::cause::Cause;
 use crate::job::NewJob;

@@ -1,4 +1,8 @@
-//! Servers with a wrong clock. Certificates, tokens and logs depend on clocks.
+//! Tells operators when the clock of a server is wrong, and when it is right again. Certificates,
+//! tokens and logs depend on clocks.
+//!
+//! Absent: the comparison of both clocks (`controller/src/link/inbox.rs`), and when an agent
+//! reports its clock (`agent/src/driver/clock.rs`).
 
 use muster_shared::time::clock_off;
 

@@ -10,6 +10,8 @@
 //! An agent draws its instance at each start. A restarted agent has a new one, so an instance that
 //! was replaced comes back only if it still lives. In a conflict neither agent gets anything,
 //! because only an operator knows which of them is the server.
+//!
+//! Absent: two controllers of one site (`restored_detect.rs`).
 
 use std::collections::VecDeque;
 use std::net::IpAddr;

@@ -1,4 +1,7 @@
 //! Large contents of files. Each is stored once, by its digest, as long as a spec refers to it.
+//!
+//! Absent: which node fetches when (`fetches.rs`), and how the bytes reach a node
+//! (`controller/src/link/contents.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -9,8 +9,8 @@ use crate::engine::Config;
 use crate::entering::Slices;
 use crate::history::History;
 use crate::ids::Ids;
-use crate::job::Limits;
 use crate::journal::Journal;
+use crate::limits::Limits;
 use crate::timer::{TimerKey, Timers};
 use crate::todo::Todo;
 

@@ -9,15 +9,16 @@
 //!    └── an update, a rollback ────┘
 //! ```
 //!
-//! An operation of the stack goes first, and its jobs are not corrections. A node in maintenance
-//! gets no correction. Only rows that stand are corrected. A resource that failed, is external or is
-//! restricted is only reported.
+//! An operation of the stack goes first, and its jobs are not corrections. A node in maintenance gets no correction
+//! (`Jobs::takes_corrections`, `unit_restart.rs`). Only rows that stand are corrected. A resource that failed, is
+//! external or is restricted is only reported.
 //!
 //! A correction, and the unit restart that follows it, is a background job (`cause.rs`), also while
 //! an operation goes on because of nodes. A correction that failed for good is tried again after a
 //! long calm. A restart that failed is tried again when an operator asks for an operation.
 //!
-//! Absent: who changed the thing. The agent sees the difference, not its author.
+//! Absent: when the breaker opens (`breaker.rs`), a thing that its agent has lost (`rebuild.rs`), and who changed the
+//! thing: the agent sees the difference, not its author.
 
 use muster_shared::MonoTime;
 use muster_shared::model::{Action, Down};

@@ -6,8 +6,12 @@
 //!   restart, removed node ────────────────┴─▶ derive ─▶ Walk ─▶ visits
 //! ```
 //!
-//! A row that is not ready is visited, and waits for its unready needs. Jobs that no longer fit are
-//! withdrawn. The operation's time, batches, rollouts and failures ([`Kept`]) go on.
+//! A row that is not ready is visited, and waits for its unready needs. Jobs of rows that are
+//! dropped, and of rows that others block, are withdrawn here. The operation's time, batches,
+//! rollouts and failures ([`Kept`]) go on.
+//!
+//! Absent: other jobs that no longer fit, which a visit withdraws (`visit.rs`), and the choice of
+//! rows (`plan.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -85,9 +89,9 @@ impl Traversals {
         self.jobs.rollouts.begin(id, kept.rollouts);
         self.jobs.begin_rollouts(id, &tree);
         match is_cancelled {
-            true => self.jobs.take_back_all(id),
+            true => self.jobs.withdraw_all(id),
             false => {
-                self.take_back_unfit(id, occasion);
+                self.withdraw_unfit(id, occasion);
                 self.jobs.begin_first(id);
             }
         }
@@ -171,7 +175,7 @@ impl Traversals {
 
     /// Withdraws jobs of dropped rows, and of rows that others block. A visit withdraws
     /// others that do not fit.
-    fn take_back_unfit(&mut self, id: u64, occasion: Occasion) {
+    fn withdraw_unfit(&mut self, id: u64, occasion: Occasion) {
         let rows = &self.jobs.graph.rows;
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let Some(walk) = &stack.walk else { return };
@@ -200,7 +204,7 @@ impl Traversals {
                 self.jobs.graph.leave_hook(slot);
             }
             if !goes_on(&self.jobs.graph.rows[slot]) {
-                self.jobs.take_back(slot);
+                self.jobs.withdraw(slot);
             }
         }
     }

@@ -2,8 +2,10 @@
 //!
 //! A report counts only if the agent compared the thing with the state that this engine believes it
 //! holds. While the agent has a job no report counts: the agent looks again afterwards. A drifted
-//! row stays COMPLETE. `correct` decides what follows, and the next operation that wants the row
-//! applies it again.
+//! row stays COMPLETE, and the next operation that wants the row applies it again.
+//!
+//! Absent: whether drift is corrected (`correct.rs`), and when an agent looks
+//! (`agent/core/src/watch.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! The face of the engine and its state. Files beside this one have operations, traversals, jobs
 //! and nodes.
+//!
+//! Absent: which part handles an input (`router.rs`).
 
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use muster_template::Tree;
 use crate::graph::Graph;
 use crate::history::Starts;
 use crate::intent::Intents;
-use crate::job::Limits;
+use crate::limits::Limits;
 use crate::record::{Change, Counters};
 use crate::request::{Answer, Refusal, Request, Source};
 use crate::traversals::Traversals;

@@ -8,6 +8,9 @@
 //!
 //! Rows are kept by name, so only rows that are added or removed change. A row that waited, failed
 //! or passed a hook stays so.
+//!
+//! Absent: how a tree is built from present rows and nodes (`growth.rs`), and how templates expand
+//! (`controller/template/src/tree/expand.rs`).
 
 use std::sync::Arc;
 
@@ -93,7 +96,7 @@ impl Traversals {
         let id = self.jobs.graph.rows[slot].stack;
         let reason = self.jobs.graph.stacks[&id].without_hidden(tree, reason);
         if self.jobs.graph.rows[slot].work.is_some() {
-            self.jobs.take_back(slot);
+            self.jobs.withdraw(slot);
         }
         if self.jobs.graph.rows[slot].work.is_none() {
             self.jobs.fail_row(slot, reason);

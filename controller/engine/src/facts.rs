@@ -1,6 +1,9 @@
 //! Facts of nodes. They are in memory only: an agent sends them after every Hello.
 //!
 //! Facts have counters that change all the time, so a request waits a moment for fresh ones.
+//!
+//! Absent: which facts there are (`shared/src/model/facts.rs`), and when an agent sends them
+//! (`agent/core/src/facts.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

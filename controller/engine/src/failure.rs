@@ -1,6 +1,9 @@
-//! Failures of a stack's operation with all their causes. They are kept until the next operation
-//! starts. An automatic rollback leaves them in place.
-//! When a job is tried again: see `retry.rs`.
+//! Failures of a stack's operation with all their causes, and the events of failed, withdrawn and
+//! retried jobs. Failures are kept until the next operation starts. An automatic rollback leaves
+//! them in place.
+//!
+//! Absent: when a job is tried again or has failed (`retry.rs`), and what a failed row leads to
+//! (`row_end.rs`).
 
 use muster_shared::model::Action;
 
@@ -31,7 +34,7 @@ impl Graph {
     }
 
     /// Writes the event that a job was withdrawn. `when` says how far the job was.
-    pub(crate) fn tell_taken_back(&mut self, slot: Slot, action: Option<Action>, when: &str) {
+    pub(crate) fn tell_withdrawn(&mut self, slot: Slot, action: Option<Action>, when: &str) {
         let stack = self.stacks.get(&self.rows[slot].stack);
         let why = match stack.is_some_and(|stack| stack.cancelled) {
             true => "the operation was cancelled",
@@ -43,7 +46,7 @@ impl Graph {
     /// Writes the event that a job ended without success for the reason `why`.
     pub(crate) fn tell_ended(&mut self, slot: Slot, action: Option<Action>, when: &str, why: &str) {
         let action = action_str(action);
-        let reason = format!("{action} was taken back {when}: {why}");
+        let reason = format!("{action} was withdrawn {when}: {why}");
         self.row_event(slot, (action, Status::Failed.as_str()), reason);
     }
 

@@ -8,6 +8,8 @@
 //!
 //! If all nodes shared the link evenly, the nodes of a large site would all finish together, and
 //! late. A node keeps what it has fetched, so it loses nothing when it goes back into the line.
+//!
+//! Absent: which contents are kept (`content.rs`), and how an agent fetches (`agent/core/src/fetch.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

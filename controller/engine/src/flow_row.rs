@@ -1,5 +1,7 @@
 //! Resources that are flow rules. Their jobs go to the flow table of their device instead of an
 //! agent. The outcome of the write is the outcome of the job.
+//!
+//! Absent: what a table does with the job's entries (`controller/flow/src/resource.rs`).
 
 use std::time::Duration;
 

@@ -13,6 +13,9 @@
 //! nodes that join are not a thousand plans. If nodes leave again and again, as with a label that
 //! flaps, the stack follows them less and less often, down to once a minute. A revoked node keeps
 //! its members and gets no new ones.
+//!
+//! Absent: whether a selector matches a node (`controller/template/src/selector.rs`), and changes of labels
+//! (`node_request.rs`).
 
 pub(crate) mod fit;
 

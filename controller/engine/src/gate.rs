@@ -1,5 +1,6 @@
-//! Gates hold back a step of a row, and then its job. Each gate is one list, and the first entry
-//! that holds counts.
+//! Gates hold back a step of a row, and then its job: a hook, a batch or a rollout, a claim, a node
+//! that is away, in maintenance or full. Each gate is one list, and the first entry that holds
+//! counts.
 //!
 //! ```text
 //!   decided ──▶ hold the step? ──▶ may it begin? ──▶ job ──▶ may it be sent? ──▶ agent
@@ -8,6 +9,8 @@
 //! The part that ends a wait also keeps it: a rollout its members, a node its line, a row its hook.
 //! This file only asks these parts, in a fixed order. [`Traversals::wait`] reads the same order for
 //! operators.
+//!
+//! Absent: the request that starts or ends maintenance (`node_request.rs`).
 
 use muster_shared::model::{Action, Claim};
 use muster_template::{Hook, Restriction, Tree};
@@ -99,6 +102,18 @@ impl Jobs {
                 self.fail_row(slot, reason);
             }
         }
+    }
+
+    /// Whether the node is connected and takes corrections. If it is away, a restart or a retry is
+    /// looked at again when it returns. Its agent reports other drift again.
+    pub(crate) fn takes_corrections(&mut self, slot: Slot, node: NodeKey) -> bool {
+        let is_ready = self.graph.nodes[node].ready;
+        if !is_ready
+            && (self.unsettled.owed().contains(&slot) || self.graph.rows[slot].could_not_be_corrected())
+        {
+            self.graph.nodes[node].put_off.insert(slot);
+        }
+        is_ready && !self.graph.is_in_maintenance(node)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The second layer, the dependency graph: nodes, stacks, rows, and what a row needs. Its methods
 //! read and record state. They queue no jobs.
+//!
+//! Absent: the graph that operators see (`view/graph.rs`).
 
 use muster_template::Tree;
 

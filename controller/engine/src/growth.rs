@@ -1,4 +1,8 @@
-//! Trees that depend on rows and nodes, built from their present state.
+//! Expands a stack's tree with what is known now: attributes of rows, members of groups, and nodes
+//! that match selectors.
+//!
+//! Absent: an operation whose tree changes meanwhile (`expand.rs`), and stacks that follow nodes
+//! (`follow.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

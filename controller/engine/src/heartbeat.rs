@@ -1,4 +1,7 @@
-//! Heartbeats: their interval, and the drift digest in them.
+//! Heartbeats: how often agents send them, and what follows if the drift digest in one differs from
+//! ours.
+//!
+//! Absent: after what silence a node is away (`node_away.rs` names the places).
 
 use std::time::Duration;
 

@@ -1,5 +1,6 @@
-//! The origin of the epochs that a node has obeyed: this engine, a later start of the same site, or
-//! another controller.
+//! Decides from the epochs that a node has obeyed whether the node is welcomed, and whether this store is older than
+//! the node, as after a restore. An epoch is of this engine, of a later start of the same site, or of another
+//! controller.
 //!
 //! ```text
 //!   epoch of the node                 first Hello  welcomed before
@@ -23,21 +24,17 @@
 //! A controller with a restored store finds nodes that know later epochs, and goes above those. A
 //! controller that runs beside a restored copy of itself finds that nodes which it welcomed come
 //! back with epochs that it never gave. Those nodes then obey the copy, and this controller reports that.
+//!
+//! Absent: what a restored site holds back (`restored.rs`), and two agents of one node (`clones.rs`).
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
-use muster_shared::model::LedgerEntry;
-use muster_shared::{Epoch, EpochId, Generations, ResourceId};
+use muster_shared::{Epoch, EpochId, Generations};
 use serde::{Deserialize, Serialize};
-
-use crate::engine::{Effect, Engine};
-use crate::node::NodeKey;
-use crate::row::Slot;
-use crate::traversals::Traversals;
 
 /// Where a node's epoch is from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum EpochOrigin {
+pub(crate) enum EpochOrigin {
     /// The node has obeyed only epochs that this engine knows.
     Ours,
     /// The node has obeyed an epoch that this store does not know.
@@ -99,7 +96,7 @@ impl History {
     }
 
     /// The origin of a node's epoch, as the table above has it.
-    fn origin(&self, theirs: EpochId, was_welcomed: bool) -> EpochOrigin {
+    pub fn origin(&self, theirs: EpochId, was_welcomed: bool) -> EpochOrigin {
         let ours = self.id();
         // A welcomed node may not have recorded this epoch yet.
         let is_lower_ours = theirs.number < ours.number && (was_welcomed || self.starts.may_have(theirs));
@@ -111,78 +108,6 @@ impl History {
             (false, false) => EpochOrigin::Ahead,
             (false, true) => EpochOrigin::Elsewhere,
         }
-    }
-}
-
-impl Engine {
-    /// Whether the node may be welcomed. If it knows a later epoch, this engine's epoch rises above that.
-    pub(crate) fn takes_up(&mut self, key: NodeKey, theirs: EpochId) -> bool {
-        match self.graph().ctx.history.origin(theirs, self.graph().nodes[key].was_welcomed) {
-            EpochOrigin::Ours => true,
-            EpochOrigin::Ahead => {
-                let is_lower = theirs.number < self.graph().ctx.epoch();
-                if let Some(bits) = theirs.bits.filter(|_| is_lower) {
-                    // All nodes of a lost history may have the same epoch. Only the first is reported.
-                    self.graph_mut().ctx.history.add_start(theirs.number, bits);
-                }
-                if is_lower || self.graph_mut().ctx.rise_over(theirs.number) {
-                    self.begin_restored(None);
-                    let name = &self.traversals.jobs.graph.nodes[key].name;
-                    let (number, ours) = (theirs.number.0, self.graph().ctx.epoch().0);
-                    self.traversals.jobs.graph.ctx.effect(Effect::Warn(format!(
-                        "node {name} has obeyed epoch {number}, which this store does not know: the store is older than \
-                         the node; this controller goes on in epoch {ours}"
-                    )));
-                }
-                true
-            }
-            EpochOrigin::Elsewhere => {
-                self.traversals.refuse_stranger(key, theirs.number);
-                false
-            }
-        }
-    }
-
-    /// Compares the node's ledger with the store. A generation that no job of this store had means
-    /// that the store is older than the node. A snapshot of the running start has no later epoch
-    /// that could tell.
-    pub(crate) fn compare_history(&mut self, key: NodeKey, pages: &BTreeMap<ResourceId, LedgerEntry>) {
-        if self.graph().restored.is_on() {
-            return;
-        }
-        let rows = self.graph_mut().rows_on(key);
-        let is_ahead = |slot: &Slot| {
-            let row = &self.graph().rows[*slot];
-            pages.get(&row.physical).is_some_and(|entry| entry.generation > row.generation)
-        };
-        let Some(slot) = rows.into_iter().find(is_ahead) else { return };
-        let theirs = pages[&self.graph().rows[slot].physical].generation;
-        if !self.graph_mut().ctx.rise_above(theirs) {
-            return;
-        }
-        self.begin_restored(Some(key));
-        let (node, row) = (&self.traversals.jobs.graph.nodes[key].name, &self.graph().rows[slot].name);
-        self.traversals.jobs.graph.ctx.effect(Effect::Warn(format!(
-            "node {node} has generation {theirs} of {row}, which this store never gave: the store is older than the node"
-        )));
-    }
-}
-
-impl Traversals {
-    fn refuse_stranger(&mut self, key: NodeKey, theirs: Epoch) {
-        self.cut_off(key);
-        if std::mem::replace(&mut self.jobs.graph.nodes[key].is_elsewhere, true) {
-            return;
-        }
-        let why = format!(
-            "node {} obeys another controller, of epoch {}, since this one of epoch {} welcomed it: it gets nothing from \
-             this one. Two controllers of this site run: stop one of them, then restart the other",
-            self.jobs.graph.nodes[key].name,
-            theirs.0,
-            self.jobs.graph.ctx.epoch().0
-        );
-        self.jobs.graph.note_on_node(key, &why);
-        self.jobs.graph.ctx.effect(Effect::Warn(why));
     }
 }
 

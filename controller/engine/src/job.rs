@@ -1,74 +1,22 @@
-//! Jobs: queue, send, withdraw. For their attempts see `retry.rs`.
+//! Jobs: queues them, and sends them as far as there is room.
+//!
+//! Absent: further attempts (`retry.rs`), and jobs that are not wanted any more (`withdraw.rs`).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use muster_shared::Attempt;
-use muster_shared::model::{Action, Down, JOB_TIMEOUT, Job};
+use muster_shared::model::{Action, Down, Job};
 use muster_template::Desired;
 
 use crate::cause::Cause;
 use crate::gate::JobWait;
 use crate::job_deadline::ANSWER_GRACE;
 use crate::jobs::Jobs;
-use crate::node::{NODES_MAX, NodeKey};
+use crate::node::NodeKey;
 use crate::record::{Observation, PackedSpec};
 use crate::rollout::Ended;
 use crate::row::{Slot, WorkState};
 use crate::todo::Todo;
-use crate::token::TOKENS_MAX;
-
-/// Bounds on work in flight, on retries, and on what the engine keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Jobs at one agent.
-    pub in_flight_per_node: usize,
-    /// Jobs of one stack at connected agents.
-    pub in_flight_per_stack: usize,
-    /// An agent fails a job after this time, plus the time that the job itself states.
-    pub job_timeout: Duration,
-    /// Retries before a resource is FAILED.
-    pub retries: u32,
-    /// Rows that an operation visits and writes in one turn. All nodes wait for a turn and its
-    /// commit, so a larger operation enters its rows in slices.
-    pub rows_per_turn: usize,
-    /// Interval at which agents send a heartbeat.
-    pub heartbeat: Duration,
-    /// The first interval of the progress check, which operators set as `limits.quiet`.
-    pub quiet: Duration,
-    /// Newest revisions kept of a stack.
-    pub revisions_kept: u32,
-    /// COMPLETE revisions remembered for rollback.
-    pub complete_kept: usize,
-    /// Things listed for one node of a restored site. A node that lies leaves room for the others.
-    pub held_per_node: usize,
-    /// Ended operations on flow tables that a client can still query.
-    pub flow_operations_kept: usize,
-    /// Open join tokens.
-    pub tokens_max: usize,
-    /// Nodes that have joined or are named, as by a template.
-    pub nodes_max: usize,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            in_flight_per_node: 256,
-            in_flight_per_stack: 20_000,
-            job_timeout: JOB_TIMEOUT,
-            retries: 3,
-            rows_per_turn: 10_000,
-            heartbeat: Duration::from_secs(60),
-            quiet: Duration::from_secs(60),
-            revisions_kept: 100,
-            complete_kept: 100,
-            held_per_node: 1000,
-            flow_operations_kept: 1000,
-            tokens_max: TOKENS_MAX,
-            nodes_max: NODES_MAX,
-        }
-    }
-}
 
 /// A job to queue.
 pub(crate) struct NewJob {
@@ -222,62 +170,6 @@ impl Jobs {
         self.graph.set_due(slot, Some(due));
         self.graph.unhear(node, self.graph.rows[slot].physical);
         self.graph.send(node, message);
-    }
-
-    /// Withdraws a job: at once if it was not sent, else when the agent confirms that it has not started.
-    pub(crate) fn take_back(&mut self, slot: Slot) {
-        if self.graph.break_pause(slot) {
-            return;
-        }
-        let row = &self.graph.rows[slot];
-        let (Some(work), Some(node)) = (&row.work, row.node) else { return };
-        if row.action == Some(Action::Check) && !row.is_external() {
-            return self.end_check(slot);
-        }
-        match work.state {
-            WorkState::NodeAway | WorkState::Queued => self.undo_work(slot),
-            WorkState::Backoff => self.give_up_trying(slot),
-            WorkState::Sent | WorkState::Running | WorkState::Settling => {
-                self.graph.set_work(slot, WorkState::Withdrawing);
-                if self.graph.nodes[node].ready {
-                    self.transmit(slot, node);
-                }
-            }
-            WorkState::Withdrawing => {}
-        }
-    }
-
-    /// Restores the row as it was before a job that never started. A retry is given up instead,
-    /// because an earlier attempt may have changed something.
-    pub(crate) fn undo_work(&mut self, slot: Slot) {
-        if self.graph.rows[slot].attempt > 0 {
-            return self.give_up_trying(slot);
-        }
-        self.graph.tell_taken_back(slot, self.graph.rows[slot].action, "before it began");
-        self.left_ended(slot, Ended::Unbegun);
-        let Some(work) = self.end_work(slot) else { return };
-        let row = &mut self.graph.rows[slot];
-        let new = row.spec.clone().filter(|_| !row.is_going() && work.previous.is_some());
-        let observed = work.previous.as_ref().map(|previous| previous.observed);
-        row.withdraw(work.previous);
-        if let (Some(new), Some(node)) = (new.map(|new| new.unpack()), row.node) {
-            let kept = row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default();
-            for claim in new.claims().iter().filter(|claim| !kept.contains(claim)) {
-                self.claims.release(node, claim, slot);
-            }
-            self.release_content(&new);
-        }
-        if let Some(observed) = observed {
-            self.observe(slot, observed);
-        }
-        self.note_owed(slot);
-        self.graph.row_changed(slot, true);
-    }
-
-    /// Ends a job that waits for its next attempt.
-    fn give_up_trying(&mut self, slot: Slot) {
-        self.graph.tell_taken_back(slot, self.graph.rows[slot].action, "before it was tried again");
-        self.abandon_work(slot);
     }
 
     /// Ends a job without success. The state of the thing is unknown, so earlier claims stay.

@@ -5,6 +5,8 @@
 //! and run as long as that takes; the agent ends one that takes too long. Such a job is lost only
 //! if the connected agent does not list it. An older agent reports only running jobs. For these the
 //! controller counts the time since the job was sent, or since the last message about it.
+//!
+//! Absent: how long a job may take (`Context::job_timeout`, `work.rs`).
 
 use std::time::Duration;
 

@@ -3,6 +3,8 @@
 //! **Invariants.** The removal of a stack goes before all later changes, because a new stack may
 //! have its name. A row or stack that changed often is written once, as it is when the driver asks.
 //! No effect leaves before all changes so far were handed out.
+//!
+//! Absent: how a change is written (`controller/src/store/write.rs`).
 
 use std::collections::{BTreeSet, VecDeque};
 

@@ -1,4 +1,8 @@
-//! Lays out a revision: gives its resources rows, new ones where there are none, and drops the rest.
+//! Lays out a revision: gives its resources rows, new ones where there are none, and drops the
+//! rest. Makes the new row of a resource that is replaced.
+//!
+//! Absent: which row stands for a resource (`plan.rs`), and whether a change needs a replacement
+//! (`row/needed.rs`).
 
 use muster_template::Tree;
 

@@ -1,5 +1,8 @@
 //! Builds the engine after a controller restart from the rows and stacks of the store. The engine
 //! asks about a job in flight when its node says `Hello`.
+//!
+//! Absent: how the store is read (`controller/src/store/load.rs`), and how a traversal goes on
+//! (`derive.rs`).
 
 use std::collections::BTreeMap;
 

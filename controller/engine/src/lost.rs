@@ -6,9 +6,11 @@
 //!                └ live: a new thing takes its place      └── failed ones are tried again at the next Hello
 //! ```
 //!
-//! A lost row belongs to no stack (`stack` 0) and claims nothing, so no operation waits for it. The
-//! row goes only when the node itself reports that the thing is gone. A node that joins again is
-//! sent nothing else until its clean-up has ended: see `returned`.
+//! A lost row belongs to no stack (`stack` 0) and claims nothing, so no operation waits for it. The row goes only
+//! when the node itself reports that the thing is gone. A node that joins again is sent nothing else until its
+//! clean-up has ended.
+//!
+//! Absent: that clean-up (`returned.rs`), and its end (`lost_row.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -140,7 +142,7 @@ impl Traversals {
                 row.set_reason(&format!("node {node} was removed"));
             }
         } else {
-            self.jobs.take_back(slot);
+            self.jobs.withdraw(slot);
         }
         self.jobs.graph.leave_hook(slot);
         self.jobs.graph.not_failed(slot);
@@ -265,7 +267,7 @@ impl Traversals {
             (true, Some(Stage::First)) => self.jobs.visit_first(id),
             (true, _) => {}
             // A check reports what differs. The next operation corrects it.
-            (false, Some(Stage::Check)) => self.jobs.take_back_vain_questions(id),
+            (false, Some(Stage::Check)) => self.jobs.withdraw_vain_questions(id),
             (false, Some(_)) => self.take_up_walk(id),
             (false, None) if stack.status == Status::Complete => {
                 self.begin_again(id, format!("node {node} was removed: what was on it is made anew"));

@@ -1,5 +1,7 @@
-//! Lost rows: things without a stack that a node may still have. A lost row goes when its removal
-//! was observed.
+//! The end of a lost row's clean-up: the thing is gone, or cannot be removed now. A lost row is a
+//! thing without a stack that a node may still have. It goes when its removal was observed.
+//!
+//! Absent: how a row becomes lost (`lost.rs`), and when its clean-up begins (`returned.rs`).
 
 use muster_shared::StackName;
 

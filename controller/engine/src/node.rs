@@ -1,4 +1,8 @@
-//! Nodes: what the engine knows of each server, and of each name that a template gives.
+//! Nodes: what the engine knows of each server, and of each name that a template gives. Chooses a
+//! node for a resource that names none.
+//!
+//! Absent: requests about nodes, such as maintenance (`node_request.rs`), and the state that
+//! operators see (`site.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -7,7 +11,7 @@ use muster_shared::model::{DriftState, LedgerEntry};
 use muster_shared::near::distance;
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
-use crate::by_name::short_names;
+use crate::awaited_nodes::short_names;
 use crate::clones::Instances;
 use crate::engine::Engine;
 use crate::facts::{FactsRequests, NodeFacts};

@@ -1,4 +1,7 @@
-//! Requests of operators about nodes: labels, maintenance, revocation, and joins. `lost` has their removal.
+//! Requests of operators about nodes: labels, maintenance, revocation, and joins.
+//!
+//! Absent: their removal (`lost.rs`), and what maintenance holds back (`gate.rs`, and `unit_restart.rs` for
+//! corrections).
 
 use std::collections::BTreeMap;
 

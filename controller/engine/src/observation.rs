@@ -1,4 +1,8 @@
-//! The observed state of things: in sync, drifted or missing.
+//! Notes how a thing was found: in sync, drifted or missing. The rollout of a member that differs
+//! learns of that.
+//!
+//! Absent: what a report of drift changes (`drift_report.rs`), and whether drift is corrected
+//! (`correct.rs`).
 
 use crate::jobs::Jobs;
 use crate::record::Observation;

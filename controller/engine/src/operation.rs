@@ -1,4 +1,9 @@
-//! Operations on stacks, and the start of their traversals.
+//! Starts operations on stacks: create, update, delete and roll back. A newer operation takes the
+//! place of the one in progress. `check.rs` starts a check, `cancel.rs` cancels, and `rollback.rs`
+//! rolls back after a failure.
+//!
+//! Absent: the checks before an operation starts (`acceptance.rs`), and which jobs of the operation
+//! before are withdrawn (`derive.rs`, `visit.rs`).
 
 use std::time::Duration;
 
@@ -11,7 +16,6 @@ use crate::jobs::Jobs;
 use crate::layout::LayoutContext;
 use crate::record::{Change, RevisionRecord, StackAction, Status};
 use crate::request::{Answer, Options, Refusal, Source};
-use crate::revision::{Pending, Purpose};
 use crate::stack::Stack;
 
 /// Bound on the stacks of a site.
@@ -81,53 +85,6 @@ impl Engine {
         let options = Options { timeout, ..Options::default() };
         let target = Target { action: StackAction::Delete, revision: None, options, is_wish: true };
         self.begin(id, Source::nothing(), target)
-    }
-
-    /// Starts a rollback. Returns an answer only if no revision has to be loaded.
-    pub(crate) fn rollback(
-        &mut self,
-        name: &StackName,
-        to: Option<u32>,
-        request: Option<u64>,
-    ) -> Result<Option<Answer>, Refusal> {
-        let id = self.traversals.jobs.changeable(name)?;
-        let stack = &self.graph().stacks[&id];
-        let revision = match to {
-            Some(0) => None,
-            Some(to) if to > stack.revision => {
-                return Err(Refusal::NotFound(format!(
-                    "stack '{name}' has no revision {to}: its newest is {}",
-                    stack.revision
-                )));
-            }
-            Some(to) => Some(to),
-            // A check says nothing about the revision.
-            None if stack.action == StackAction::Check => {
-                stack.complete.iter().find(|good| **good != stack.revision).copied()
-            }
-            None if stack.status == Status::Complete => stack.complete.get(1).copied(),
-            None => stack.complete.first().copied(),
-        };
-        match revision {
-            Some(revision) => {
-                let pending = Pending {
-                    stack: id,
-                    traversal: stack.traversal,
-                    revision,
-                    request,
-                    purpose: Purpose::RollBack,
-                };
-                self.graph_mut().load_revision(name.clone(), revision, pending);
-                Ok(None)
-            }
-            // An operator must name the empty revision if any revision was COMPLETE.
-            None if to.is_none() && !stack.complete.is_empty() => Err(Refusal::Conflict(format!(
-                "stack '{name}' has no good revision before {}: 'muster stack rollback {name} --to 0' empties it, \
-                 'muster stack delete {name}' removes it",
-                stack.revision
-            ))),
-            None => self.roll_back_to(id, 0, Source::nothing(), request.is_some()).map(Some),
-        }
     }
 
     pub(crate) fn roll_back_to(
@@ -208,15 +165,6 @@ impl Engine {
 }
 
 impl Jobs {
-    /// Drops the rollback that would follow a failure, because it could not be made or is no longer wanted.
-    pub(crate) fn owe_no_rollback(&mut self, id: u64) {
-        if let Some(stack) = self.graph.stacks.get_mut(&id)
-            && std::mem::take(&mut stack.rollback)
-        {
-            self.graph.stack_changed(id);
-        }
-    }
-
     pub(crate) fn changeable(&self, name: &StackName) -> Result<u64, Refusal> {
         let id = self.graph.find(name)?;
         if self.graph.stacks[&id].is_being_deleted() {

@@ -2,6 +2,9 @@
 //!
 //! A row with an external id stands for a thing that others made. The thing is compared and never
 //! made, changed or removed, so the row is never `applied`.
+//!
+//! Absent: who owns a claim (`claim.rs`), and what a template may say
+//! (`controller/template/src/ownership.rs`).
 
 use muster_shared::NodeId;
 use muster_shared::model::{Action, Claim};

@@ -9,6 +9,9 @@
 //!      └─▶ waits for its batch (`pause_time`) ── the time is over ─▶ visited
 //!                └───── something else is wanted ─▶ as it was
 //! ```
+//!
+//! Absent: the pauses of a rollout (`rollout/machine.rs`), and whether enough signals have come
+//! (`signal.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -182,7 +185,7 @@ impl Graph {
         }
         let row = &self.rows[slot];
         let signals = if row.kind == Kind::WaitCondition { " for signals" } else { "" };
-        self.tell_taken_back(slot, row.action, &format!("while it waited{signals}"));
+        self.tell_withdrawn(slot, row.action, &format!("while it waited{signals}"));
         let row = &mut self.rows[slot];
         row.fail_as_it_is(&format!("it waits{signals} no more: it does again when it is wanted"));
         true

@@ -1,7 +1,8 @@
-//! Phases: what each resource with something to do is doing or waits for, and since when. Operators see
-//! them in lists and in reasons.
+//! Phases: what each resource with something to do is doing or waits for, and since when. Operators see them in lists
+//! and in reasons.
 //!
-//! Absent: when an event says that a stack makes no progress (`progress_check.rs`).
+//! Absent: what holds a step or a job back (`gate.rs`), and when an event says that a stack makes no progress
+//! (`progress_check.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Rows of each node. A row's node and the node's set of rows change together, and only here, so
 //! that finding the rows of a node takes no look at all rows.
+//!
+//! Absent: which node a resource gets (`visit.rs`, and `Nodes::any` in `node.rs`).
 
 use crate::graph::Graph;
 use crate::node::NodeKey;

@@ -1,6 +1,9 @@
 //! The plan of a traversal: which row stands for each name, what is unchanged, what is dropped. Pure.
 //!
 //! The cost follows the change: an unchanged resource costs one comparison of digests.
+//!
+//! Absent: whether a changed resource is updated in place or replaced (`row/needed.rs`), and the checks of a plan
+//! (`acceptance.rs`).
 
 use std::collections::BTreeMap;
 

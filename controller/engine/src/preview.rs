@@ -2,6 +2,8 @@
 //!
 //! A value that depends on a thing not made yet is unknown. A mark that no real value has stands
 //! for it, so that it differs from any present value.
+//!
+//! Absent: the decision itself, update or replacement (`row/needed.rs`).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,7 +7,8 @@
 //!                            └──────────────── a row changes ◀───────────────┘
 //! ```
 //!
-//! Absent: what a resource waits for (`phase.rs`).
+//! Absent: what a resource waits for (`phase.rs`), and the timeout of an operation (`Traversals::stack_due`,
+//! `stage_end.rs`).
 
 use std::time::Duration;
 

@@ -1,4 +1,8 @@
-//! Rebuilds: a thing that its agent has lost is made again.
+//! Rebuilds: a thing that its agent has lost is made again, unless the agent loses it again and
+//! again.
+//!
+//! Absent: how a loss is found (`ledger_compare.rs`), and things that others changed
+//! (`correct.rs`).
 
 use muster_shared::model::Action;
 

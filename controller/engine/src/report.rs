@@ -1,4 +1,8 @@
-//! Reports of jobs. The controller acknowledges a report once its effects are durable.
+//! Reports of jobs: what follows when one is done, failed, withdrawn, interrupted or superseded.
+//! The controller acknowledges a report once its effects are durable.
+//!
+//! Absent: what a report means for its row (`row/heard.rs`), and the next attempt of a failed job
+//! (`retry.rs`).
 
 use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Report};

@@ -1,4 +1,7 @@
-//! Requests of operators, and the answers.
+//! Requests of operators, answers and refusals, as types. The options of an operation have their
+//! defaults here.
+//!
+//! Absent: what each request does (`Engine::request` in `router.rs` names the function).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -247,11 +250,11 @@ pub enum Request {
         /// The policy for rules of others from now on.
         foreign: Option<ForeignPolicy>,
     },
-    /// Reads the counters of a device. [`crate::Engine::flow_stats`] returns them then.
+    /// Reads the counters of a device. [`crate::FlowViews::stats`] returns them then.
     FlowStats { device: DeviceName },
     /// Reads the counters of devices that were not read for long. The answer comes at once.
     SampleFlows,
-    /// Reads the rules of others on a device. [`crate::Engine::flow_rows`] returns them then.
+    /// Reads the rules of others on a device. [`crate::FlowViews::rows`] returns them then.
     ForeignFlows { device: DeviceName },
     /// Submits intents by key. An intent replaces the one with its key.
     SubmitIntents {
@@ -266,7 +269,7 @@ pub enum Request {
     Restored {
         /// The decision.
         verdict: Verdict,
-        /// Ids from [`Engine::held_views`](crate::Engine::held_views). `None`: everything in the list.
+        /// Ids from [`View::held_views`](crate::View::held_views). `None`: everything in the list.
         ids: Option<Vec<String>>,
         /// Only things on this node.
         node: Option<NodeId>,

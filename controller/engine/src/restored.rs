@@ -15,6 +15,8 @@
 //! out what an operator decides, and `restored_stray` deals with things without a row. The store
 //! keeps the list as one record. It does not keep which nodes have reported: each reports again
 //! after a start.
+//!
+//! Absent: what shows that the store is older than a node (`restored_detect.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,12 @@
-//! Held things: things that agents have and a restored store does not know. The engine compares
-//! and lists them, and operators decide about them.
+//! Held things of a restored site: things that differ between agents and the store. This file
+//! begins and ends the restored state, and says how a thing differs and whether it is held until an
+//! operator decides.
 //!
 //! A thing is compared by generation. An agent keeps the generation that it applied last, and a row
 //! the one that its agent is known to hold. A generation applied after the backup is higher.
+//!
+//! Absent: what shows that the store is older than a node (`restored_detect.rs`), and the look through a
+//! ledger (`ledger_compare.rs`).
 
 use std::collections::BTreeMap;
 
@@ -13,9 +17,9 @@ use muster_template::Kind;
 use crate::engine::{Effect, Engine};
 use crate::graph::Graph;
 use crate::jobs::Jobs;
-use crate::node::{Node, NodeKey};
+use crate::node::NodeKey;
 use crate::record::Observation;
-use crate::restored::{Divergence, HeldThing, MissingReports};
+use crate::restored::{Divergence, HeldThing};
 use crate::row::{Row, Slot, WorkState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
@@ -24,22 +28,6 @@ use crate::traversals::Traversals;
 pub(crate) const HELD: &str = "changed since the backup: it waits for 'muster restore'";
 
 impl Engine {
-    /// Begins the restored state, because the store is older than a node. Every node that is away,
-    /// or that shows this, must report. A welcomed node must report only what it has not reported
-    /// yet.
-    pub(crate) fn begin_restored(&mut self, teller: Option<NodeKey>) {
-        let awaited = |(key, node): (NodeKey, &Node)| {
-            let is_to_tell = !node.ready || teller == Some(key);
-            let ledger = is_to_tell || node.pages.is_some();
-            let tables =
-                is_to_tell || !self.flows.has_told(&node.name) || self.flows.is_comparing(&node.name);
-            let is_it = (ledger || tables) && node.joined.as_ref().is_some_and(|it| !it.revoked);
-            is_it.then(|| (node.name.clone(), MissingReports { ledger, tables }))
-        };
-        let awaited = self.graph().nodes.iter().filter_map(awaited).collect();
-        self.graph_mut().restored.begin(awaited);
-    }
-
     /// Notes that a node's flow tables are all compared, if they are.
     pub(crate) fn tables_compared(&mut self, key: NodeKey) {
         let node = &self.traversals.jobs.graph.nodes[key].name;

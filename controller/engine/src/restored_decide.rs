@@ -1,4 +1,8 @@
-//! Decisions of operators about things that a restored store does not know.
+//! Carries out what an operator decides about things that a restored store does not know: `adopt`
+//! or `remove`. An operation of a stack adopts what is held of that stack.
+//!
+//! Absent: the list (`restored.rs`), and the removal of a thing without a row
+//! (`restored_stray.rs`).
 
 use std::collections::BTreeSet;
 

@@ -7,9 +7,9 @@
 //!                             └ not described: off the list              └─▶ failed: lost row stays
 //! ```
 //!
-//! A stray to be removed is a lost row (`lost`) without a former stack. Its agent alone knows its
-//! desired state. So the removal is durable, waits for the node, goes before all other jobs there,
-//! and is retried. An adopted stray is left to its server: see `restored_compare`.
+//! A stray to be removed is a lost row (`lost.rs`) without a former stack. Its agent alone knows
+//! its desired state. So the removal is durable, waits for the node, goes before all other jobs
+//! there, and is retried. An adopted stray is left to its server (`restored_decide.rs`).
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,8 @@
 //! A removed node joined again. Things that may be left on it are cleaned up first, in the order of
 //! their needs.
+//!
+//! Absent: what may be left on a removed node (`lost.rs`), and the end of the clean-up
+//! (`lost_row.rs`).
 
 use crate::cause::Cause;
 use crate::job::NewJob;

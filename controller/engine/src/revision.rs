@@ -1,4 +1,6 @@
 //! Revisions that the engine reads from the store, and the operations that wait for them.
+//!
+//! Absent: which revision a rollback goes to (`rollback.rs`), and how many are kept (`operation.rs`).
 
 use muster_shared::StackName;
 
@@ -89,33 +91,6 @@ impl Engine {
             (None, Err(refusal)) => {
                 self.traversals.jobs.owe_no_rollback(stack);
                 self.traversals.jobs.end_failed(stack, format!("rollback failed: {refusal}"));
-            }
-        }
-    }
-
-    /// Starts the rollback that follows a failure, if the operator asked for one. It stays owed
-    /// until it has started, also over a restart.
-    pub(crate) fn roll_back_if_owed(&mut self, id: u64) {
-        let Some(stack) = self.graph().stacks.get(&id) else { return };
-        let begins = |pending: &Pending| pending.traversal == stack.traversal;
-        if !stack.rollback || stack.status != Status::Failed || self.graph().stacks.pending_of(id).any(begins)
-        {
-            return;
-        }
-        let (name, traversal) = (stack.name.clone(), stack.traversal);
-        let revision = stack.complete.first().copied();
-        let pending = Pending {
-            stack: id,
-            traversal,
-            revision: revision.unwrap_or(0),
-            request: None,
-            purpose: Purpose::RollBack,
-        };
-        match revision {
-            Some(revision) => self.graph_mut().load_revision(name, revision, pending),
-            None => {
-                self.graph_mut().stacks.wait(0, pending);
-                self.revision_loaded(0, Ok(Source::nothing()));
             }
         }
     }

@@ -6,6 +6,8 @@
 //! they had. A rollback to a COMPLETE revision has no canary and no pause, and failures do not stop
 //! it. A revision that the whole set already had has no canary and no pause either, as for a node
 //! that joins later.
+//!
+//! Absent: the properties of a rollout and their defaults (`controller/template/src/rollout.rs`).
 
 mod machine;
 mod member;

@@ -102,7 +102,7 @@ impl Jobs {
             self.graph.touch(id);
         }
         self.look_at_rollouts_soon(id);
-        self.take_back(slot);
+        self.withdraw(slot);
         true
     }
 
@@ -114,7 +114,7 @@ impl Jobs {
             let leaves = row.role == Role::Forward && row.work.is_some() && !row.is_going();
             if leaves && self.rollout_with(row).is_some() {
                 self.rollouts.tell(id, &row.name, Event::Leaves);
-                self.take_back(*slot);
+                self.withdraw(*slot);
             }
         }
     }

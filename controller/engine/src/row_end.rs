@@ -1,5 +1,8 @@
-//! The end of a forward row in a traversal: ready, or failed for good. Rows that go: see `cleanup.rs`;
-//! whether a thing that goes is left in place: `ownership.rs`.
+//! The end of a forward row in a traversal: ready, or failed for good. A ready row frees the rows that need it. After
+//! a failure, independent branches go on.
+//!
+//! Absent: rows that go (`cleanup.rs`) and whether their things are left in place (`ownership.rs`), and the attempts
+//! before a job has failed (`retry.rs`).
 
 use std::sync::Arc;
 

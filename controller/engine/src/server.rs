@@ -1,11 +1,14 @@
 //! Deployed servers: the node that a name in a template stands for.
+//!
+//! Absent: rows that wait for a server to join (`awaited_nodes.rs`), and the node that a short name means
+//! (`Nodes::full_name`, `node.rs`).
 
 use std::collections::BTreeSet;
 
 use muster_shared::NodeId;
 use muster_template::{Desired, Kind, VirtualResource};
 
-use crate::by_name::is_called;
+use crate::awaited_nodes::is_called;
 use crate::record::PackedSpec;
 use crate::row::{Role, Row, Slot, WorkState};
 use crate::todo::Todo;

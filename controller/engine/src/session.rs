@@ -1,4 +1,8 @@
-//! Connections of agents: `Hello` and its answer, and the messages after that.
+//! Connections of agents: hands each message to its file, and answers a `Hello` with the jobs that
+//! the agent may have.
+//!
+//! Absent: whether a node is welcomed (`clones.rs`, `restored_detect.rs`), and what follows from the end of
+//! a connection (`node_away.rs`).
 
 use std::collections::BTreeMap;
 

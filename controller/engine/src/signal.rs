@@ -1,6 +1,8 @@
 //! Signals to wait condition handles. An operator's request brings a signal, the handle's row keeps
 //! it, and conditions wait for it. As in Heat, a signal has an id or gets a number, and a second
 //! signal with an id replaces the first.
+//!
+//! Absent: the time that a condition waits, also over a restart (`pause.rs`).
 
 use std::collections::BTreeMap;
 

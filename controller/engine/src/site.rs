@@ -1,4 +1,8 @@
-//! The site at a glance, as `muster status` shows it.
+//! The site at a glance, as `muster status` shows it, and the state of a node that operators see:
+//! online, offline, maintenance and others.
+//!
+//! Absent: when a node is away (`node_away.rs`), and all else that is shown of a node
+//! (`view/node.rs`).
 
 use muster_api::site::{AgentCounts, WaitingView};
 use muster_shared::{Epoch, MonoTime};

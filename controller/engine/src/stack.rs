@@ -1,4 +1,6 @@
 //! A stack: its revision, the rows of that revision, and the operation under way.
+//!
+//! Absent: operations on a stack (`operation.rs`), and what operators see of it (`view/stack.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -125,7 +125,7 @@ impl Stacks {
         self.damaged = damaged;
     }
 
-    /// See [`Engine::leftovers`](crate::Engine::leftovers).
+    /// See [`View::leftovers`](crate::View::leftovers).
     pub fn leftovers(&self) -> [(&'static str, usize); 4] {
         [
             ("stacks", self.by_id.len()),

@@ -1,7 +1,7 @@
 //! Join tokens: which server may join with which token, how often and how fast.
 //!
-//! Absent: how long one is valid. The default is the command line's (`controller/cli/src/node.rs`), the most is the API's
-//! (`controller/src/api/token.rs`).
+//! Absent: how long one is valid. The default is the command line's (`controller/cli/src/node.rs`), the most is the
+//! API's (`controller/src/api/token.rs`).
 
 mod pace;
 

@@ -1,4 +1,7 @@
-//! The end of a traversal: another one replaces it, or its stack is COMPLETE or FAILED.
+//! Ends a traversal: its timers, questions and rollouts go. Sets a stack FAILED, after which a
+//! rollback may follow.
+//!
+//! Absent: when that happens, and COMPLETE (`stage_end.rs`).
 
 use crate::Effect;
 use crate::jobs::Jobs;

@@ -2,7 +2,7 @@
 //! them. It also gives ports their addresses, and keeps the rows that wait for a server to join.
 
 use crate::address::AddressPlan;
-use crate::by_name::AwaitedNodes;
+use crate::awaited_nodes::AwaitedNodes;
 use crate::engine::Config;
 use crate::jobs::Jobs;
 

@@ -1,4 +1,6 @@
 //! An operator marks a resource unhealthy. The next update replaces it.
+//!
+//! Absent: the decision to replace it (`row/needed.rs`).
 
 use muster_shared::StackName;
 

@@ -1,4 +1,8 @@
 //! Restarts units after corrections of resources that they name, when no operation is in progress.
+//! Also decides whether a node takes corrections now: it is connected and not in maintenance.
+//!
+//! Absent: how a unit's row notes such a correction (`unit_trigger.rs`), and which resources are
+//! corrected (`correct.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +14,6 @@ use muster_template::{DriftPolicy, Kind, Restriction};
 use crate::cause::Cause;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
-use crate::node::NodeKey;
 use crate::notes::Notes;
 use crate::record::{PackedSpec, StackAction, Status};
 use crate::row::{Role, Slot};
@@ -82,17 +85,5 @@ impl Jobs {
             content: None,
         };
         self.queue_job(slot, job);
-    }
-
-    /// Whether the node is connected and takes corrections. If it is away, a restart or a retry is
-    /// looked at again when it returns. Its agent reports other drift again.
-    pub(crate) fn takes_corrections(&mut self, slot: Slot, node: NodeKey) -> bool {
-        let is_ready = self.graph.nodes[node].ready;
-        if !is_ready
-            && (self.unsettled.owed().contains(&slot) || self.graph.rows[slot].could_not_be_corrected())
-        {
-            self.graph.nodes[node].put_off.insert(slot);
-        }
-        is_ready && !self.graph.is_in_maintenance(node)
     }
 }

@@ -9,8 +9,10 @@
 //!   a correction succeeds ─▶ its generation marks the units that name the resource ─▶ a job
 //! ```
 //!
-//! The mark is in the row's notes, so it survives a controller restart. Absent: a unit restarted by
-//! a mark restarts no other unit.
+//! The mark is in the row's notes, so it survives a controller restart. A unit restarted by a mark
+//! restarts no other unit.
+//!
+//! Absent: when the restart runs (`unit_restart.rs`).
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;

@@ -1,4 +1,7 @@
 //! Rows that background jobs may change: by a correction, or by a unit restart.
+//!
+//! Absent: whether such a row is corrected (`correct.rs`) or its unit restarted
+//! (`unit_restart.rs`).
 
 use std::collections::BTreeSet;
 

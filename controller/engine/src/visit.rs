@@ -1,5 +1,8 @@
 //! The visit of a row whose needs are ready. The visit renders the properties, compares them with
-//! the row, and decides: a job, a replacement, or nothing.
+//! the row, and decides: a job, a replacement, or nothing. It withdraws a job that no longer fits.
+//!
+//! Absent: update in place or replacement (`row/needed.rs`), and what holds the step back
+//! (`gate.rs`).
 
 use std::sync::Arc;
 
@@ -284,7 +287,7 @@ impl Jobs {
         if self.graph.rows[slot].work.is_none() {
             return false;
         }
-        self.take_back(slot);
+        self.withdraw(slot);
         let is_gone = self.graph.rows[slot].work.is_none();
         if is_gone {
             self.graph.ctx.agenda.push_back(Todo::Visit(slot));
@@ -295,7 +298,7 @@ impl Jobs {
     /// Fails the row, once it has no job.
     fn fail_without_job(&mut self, slot: Slot, reason: String) {
         if self.graph.rows[slot].work.is_some() {
-            self.take_back(slot);
+            self.withdraw(slot);
         }
         if self.graph.rows[slot].work.is_none() {
             self.fail_row(slot, reason);

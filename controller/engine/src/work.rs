@@ -1,4 +1,8 @@
-//! Work of a row: state and deadline, place in the node's line, and counts.
+//! The job of a row while it has not ended: its state and deadline, its place in the node's line,
+//! and the counts.
+//!
+//! Absent: what follows when the deadline is over (`Jobs::work_due`, `retry.rs`), and what is sent
+//! (`job.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

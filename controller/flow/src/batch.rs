@@ -1,5 +1,9 @@
 //! Batches: queued entries go to the agent, one batch of a device at a time. The outcome settles or
-//! fails the writes in it.
+//! fails the writes in it. A refused batch is retried, in the end with fewer writes. A batch that
+//! removes or repairs entries is guarded.
+//!
+//! Absent: how the agent applies a batch (`agent/core/src/flow/batch.rs`), and repairs that it
+//! undoes (`undone.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

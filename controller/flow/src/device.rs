@@ -1,4 +1,8 @@
-//! A device: its table, the batch at its agent, and the state that the agent reported.
+//! A device: its table, the batch at its agent, and the state that the agent reported. Also all
+//! devices of the site, with the bounds of their number and of their entries.
+//!
+//! Absent: what is sent when (`batch.rs`), and the agent's connection to the switch
+//! (`agent/src/flows/device.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,6 +1,8 @@
 //! Forgotten tables: the rules stay on the device. An agent that does not know yet is told again.
 //! Until then its reports about the table do not count: otherwise the table would be made again,
 //! and its rules removed.
+//!
+//! Absent: who asks for that, and when a table may not be forgotten (`purge.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

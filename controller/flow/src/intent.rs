@@ -1,4 +1,7 @@
 //! Writes of intents. A rule of another owner is neither replaced nor removed.
+//!
+//! Absent: who is refused, and with which words (`owner.rs`), and the rules of an intent
+//! (`controller/intent/src/compile.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! Tables after a restart, from the store. The agent reports the outcome of a batch that was out.
+//!
+//! Absent: how the store is read (`controller/src/store/flow.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,6 +1,9 @@
-//! Operations: entries for many devices in stages. The devices of a stage work at the same time.
-//! The next stage starts once all of them have ended. A part that fails ends the operation after
-//! its stage.
+//! Operations of operators: entries for many devices in stages. The devices of a stage work at the
+//! same time. The next stage starts once all of them have ended. A part that fails ends the
+//! operation after its stage. Nothing is sent if a part is known to be wrong.
+//!
+//! Absent: why an entry of another owner is refused (`owner.rs`), and the writes of stacks
+//! (`resource.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

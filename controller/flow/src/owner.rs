@@ -1,8 +1,8 @@
-//! Two owners want one rule: who is refused, and with which words. An entry belongs to one owner. [`OwnerCheck`] refuses
-//! each request for an entry of another owner, and says what operators can do.
+//! Two owners want one rule: who is refused, and with which words. An entry belongs to one owner. [`OwnerCheck`]
+//! refuses each request for an entry of another owner, and says what operators can do.
 //!
-//! Absent: which rules are the same one (`Entry::id`, `shared/src/model/flow/packed.rs`), and two resources that want one
-//! rule: the claims of the site keep these apart.
+//! Absent: which rules are the same one (`Entry::id`, `shared/src/model/flow/packed.rs`), and two resources that
+//! want one rule: the claims of the site keep these apart.
 
 use muster_intent::manager::IntentNo;
 use muster_shared::model::flow::{DeviceName, FlowId};

@@ -1,6 +1,7 @@
 //! Entries that operators remove from a device: by id, all of them, or the table alone.
 //!
-//! Absent on purpose: purging because a device or a node is away. A device that returns is compared then.
+//! Absent on purpose: purging because a device or a node is away. A device that returns is compared then. Absent: how
+//! the agent learns that its table is forgotten (`forget.rs`).
 
 use std::collections::BTreeSet;
 

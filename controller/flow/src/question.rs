@@ -1,5 +1,8 @@
-//! Questions to agents for operators: counters, and rules of others, which the device's policy may import.
-//! Requests for the same share an answer, and a large device is asked less often.
+//! Questions to agents for operators: counters, and rules of others, which the device's policy may import. Requests
+//! for the same share an answer, and a large device is asked less often. An operator's request to compare a device
+//! now begins here as well.
+//!
+//! Absent: the comparison (`reconcile.rs`), and the questions of `stack check` (`controller/engine/src/check_withdrawal.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,9 @@
-//! Reconciliation. If nothing is in flight and the agent's digest differs from ours, the buckets
-//! that differ are compared, and a batch corrects them. Expired entries are believed and recorded.
-//! Wrong ones are shown with their reason. The agent compares its table with the device itself.
+//! Reconciliation: compares our table of a device with its agent's. If nothing is in flight and the
+//! agent's digest differs from ours, the buckets that differ are compared, and a batch corrects
+//! them. Expired entries are believed and recorded. Wrong ones are shown with their reason.
+//!
+//! Absent: how the agent compares its table with the device itself
+//! (`agent/core/src/flow/reconcile.rs`), and repairs that the agent undoes (`undone.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Writes of resources: "this owner wants exactly these entries". The outcome of the write is that
-//! of the resource's job.
+//! of the resource's job. A write that no agent has can be withdrawn.
+//!
+//! Absent: the job (`controller/engine/src/flow_row.rs`), and who is refused (`owner.rs`).
 
 use std::collections::BTreeSet;
 

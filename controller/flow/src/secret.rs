@@ -3,6 +3,9 @@
 //! A hidden text may become an address or a number in an entry, so no search can find it there.
 //! Entries are therefore marked when they are put. The mark stays, whoever owns the entry, until an
 //! owner that hides nothing puts the same entry.
+//!
+//! Absent: whether hidden values went into the rules of a resource (`Traversals::decide`,
+//! `controller/engine/src/visit.rs`).
 
 use muster_shared::NodeId;
 use muster_shared::model::flow::FlowId;

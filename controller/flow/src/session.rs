@@ -1,4 +1,8 @@
-//! Reports of agents about their devices, and the start and end of connections.
+//! Reports of agents about their devices, and the start and end of connections. Decides whether a
+//! report ends the batch in flight.
+//!
+//! Absent: what an applied or refused batch leads to (`batch.rs`), and the node's own `Hello`
+//! (`controller/engine/src/session.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

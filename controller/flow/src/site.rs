@@ -1,4 +1,6 @@
-//! The interface to the rest of the site.
+//! What flow tables ask about the rest of the site, the inputs of a call, and refusals.
+//!
+//! Absent: the answers (`controller/engine/src/flow/site.rs`).
 
 use std::collections::BTreeSet;
 

@@ -13,7 +13,8 @@
 //! This file puts and removes entries and queues them. `open_writes` ends writes, `repair` takes what a
 //! comparison found on the device, `records` saves and loads.
 //!
-//! Absent: batches (`batch.rs`), operations (`operation.rs`), and who is refused when two owners want one rule (`owner.rs`).
+//! Absent: batches (`batch.rs`), operations (`operation.rs`), and who is refused when two owners want one rule
+//! (`owner.rs`).
 
 mod open_writes;
 mod records;

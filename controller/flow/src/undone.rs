@@ -5,6 +5,8 @@
 //! entry is to blame, and is held. All other repairs go on. When no other repair is left, one held
 //! entry is tried again at a time. The pause before that doubles with each try that the agent
 //! undoes. The removal of a stray (an entry that no table has) is a repair like any other.
+//!
+//! Absent: how the agent undoes a batch (`agent/core/src/flow/guard.rs`).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

@@ -1,4 +1,6 @@
-//! Flow tables as operators see them.
+//! Flow tables as operators see them: devices, entries, counters and operations.
+//!
+//! Absent: the names of owners, which the engine gives (`controller/engine/src/flow/site.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

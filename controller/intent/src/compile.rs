@@ -4,7 +4,8 @@
 //! device applies the treatment, so the selector is the same on all devices. With a VLAN label the
 //! devices in between match the label instead.
 //!
-//! Absent: the installed rules, and the order of changes (`stages`).
+//! Absent: whether a link may be on a path (`compile/route.rs`), and the order of changes
+//! (`stages.rs`).
 
 mod reach;
 mod route;

@@ -4,7 +4,8 @@
 //! by LLDP. A host that several nodes report has no place; an intent for it gets an error that
 //! lists them.
 //!
-//! Absent: the sources of these reports.
+//! Absent: which of several statements counts (`topology/whereabouts.rs`), and the sources of these
+//! reports (`Ports::look_for_hosts`, `ports.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,4 +1,6 @@
-//! Intents: requests for connectivity.
+//! Intents: requests for connectivity, and what makes one wrong in any network.
+//!
+//! Absent: whether this network can have it (`compile.rs`), and its state (`phase.rs`).
 
 use std::collections::BTreeSet;
 

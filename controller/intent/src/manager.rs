@@ -12,7 +12,8 @@
 //! a write fails, the table is asked what it holds. The answer follows from all writes before and
 //! after, including those before a start.
 //!
-//! Absent: how a write reaches its device, who may ask for what, the clock.
+//! Absent: how a write reaches its device (`controller/engine/src/intent/mod.rs`), who may ask for what
+//! (`controller/engine/src/intent/request.rs`), the clock.
 
 mod load;
 mod network;

@@ -7,7 +7,8 @@
 //!   withdraw ─▶ WITHDRAW_REQ ─▶ WITHDRAWING ─▶ WITHDRAWN ─▶ purge
 //! ```
 //!
-//! Absent: how an intent is compiled and installed, and when it is retried.
+//! Absent: how an intent is installed or withdrawn (`manager/work.rs`), and when it is retried
+//! (`manager.rs`).
 
 /// The last request for an intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -9,7 +9,8 @@
 //! started to listen keeps the known links. Reports of one node never take a port, a beacon or room
 //! from another.
 //!
-//! Absent: the use of a link (`topology`), and which intents are concerned (`manager`).
+//! Absent: which intents a change concerns (`track.rs`), and when a port that came back counts as
+//! up (`damping.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;

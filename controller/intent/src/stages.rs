@@ -9,6 +9,8 @@
 //! its devices. If the changes cannot make a circle in any order, and none of their entries has an
 //! open write, they are one stage. Otherwise packets that meet a changed rule meet only changed
 //! rules from there on. New rules wait for those too if packets would reach the new rules at once.
+//!
+//! Absent: the writes of a stage, and what follows if one fails (`manager/work.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

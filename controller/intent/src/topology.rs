@@ -6,7 +6,7 @@
 //! This file takes in what agents and operators say of devices, ports and links. `graph` reads them
 //! for paths and views, `whereabouts` has the places of hosts, and `change` keeps what changed.
 //!
-//! Absent: where the knowledge comes from, and time.
+//! Absent: reports of agents (`ports.rs`), and time (`damping.rs`).
 
 mod change;
 mod graph;

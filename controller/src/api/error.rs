@@ -1,4 +1,7 @@
-//! Answers to requests that failed.
+//! The answer to a request that failed: its status, its message, and when the same request may be sent again.
+//!
+//! Absent: what is refused, which the engine decides (`Refusal` in `controller/engine/src/request.rs`), and the exit
+//! code of `muster` (`answer` in `controller/cli/src/client.rs`).
 
 use std::time::Duration;
 

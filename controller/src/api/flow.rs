@@ -1,5 +1,8 @@
-//! Flow tables: operations on them, and their content. Files are parsed and entries printed outside
-//! the driver.
+//! Requests about flow tables: apply, delete, purge, compare, list, counters. Sets how long a guarded change waits
+//! where nobody says it. Files are parsed and entries printed outside the driver.
+//!
+//! Absent: how an operation goes through devices and fails (`controller/flow/src/operation.rs`), and whose rule it is
+//! (`controller/flow/src/owner.rs`).
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
-//! Entries of flow tables as the API has them, and in words.
+//! Entries of flow tables as the API has them, and in words: the explanation that `muster flow show` prints.
+//!
+//! Absent: the state of an entry (`controller/flow/src/table.rs`), and the state of a device
+//! (`controller/flow/src/view.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,7 @@
-//! Intents and their network. Files are parsed outside the driver.
+//! Requests about intents and their network: submit, withdraw, purge, list, wait. Files are parsed outside the driver.
+//!
+//! Absent: what is refused (`controller/engine/src/intent/request.rs`), and the path
+//! (`controller/intent/src/compile/route.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,7 @@
 //! Intents and the network as the API has them.
+//!
+//! Absent: what an intent's state is (`controller/intent/src/phase.rs`), and how `muster` prints it
+//! (`controller/cli/src/intent/shown.rs`).
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! `GET /metrics`: for Prometheus, in its text format 0.0.4. Written by hand, since the text is a few lines
 //! and the engine already has the counters.
+//!
+//! Absent: the counting of packets that were not taken (`link/refused.rs`), and `muster status` (`status.rs`).
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! The HTTP API for operators, on a Unix socket that belongs to root and the group `muster`. `muster_api`
-//! defines the routes and the form of requests and answers; this module serves each route.
+//! The HTTP API for operators, on a Unix socket that belongs to root and the group `muster`. `muster_api` defines the
+//! routes and the form of requests and answers; each route is served here.
 //!
 //! Lists with `limit` and `marker` come in pages as in Heat's API: `marker` is the last item of the page
 //! before, by its name, and of events by its number.
@@ -7,14 +7,15 @@
 //! Templates are parsed here, outside the driver. Absent on purpose: decisions, and the operator's disk: the
 //! files that a template names come with the request.
 
+mod defaults;
 pub mod error;
+mod existing;
 mod flow;
 mod flow_view;
 mod intent;
 mod intent_view;
 mod metrics;
 mod node;
-mod parameter;
 mod preview;
 mod resource;
 mod restore;

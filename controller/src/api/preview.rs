@@ -1,4 +1,6 @@
-//! Previews: what an update would do.
+//! Requests for previews: what an update would do.
+//!
+//! Absent: the comparison itself (`controller/engine/src/preview.rs`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
-//! Things that a restored store does not know.
+//! `muster restore`: lists what servers hold and a restored store does not know, and passes on what operators decide.
+//!
+//! Absent: what a decision changes (`controller/engine/src/restored_decide.rs`), and restoring a backup
+//! (`store/backup.rs`).
 
 use axum::Json;
 use axum::body::Body;

@@ -1,5 +1,7 @@
 //! The socket of a process: access to it, the number of connections, and their time limits. Several sites may answer on
 //! it: a header says for which a request is, and without one it is for the default site.
+//!
+//! Absent: the routes (`mod.rs`), and the bounds of a body (`source.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,7 @@
-//! Stacks: operations on them, and their views.
+//! Requests about stacks: create, update, delete, roll back, check, cancel, steer rollouts, and their views.
+//!
+//! Absent: whether an operation is accepted (`controller/engine/src/acceptance.rs`), and what it starts
+//! (`controller/engine/src/operation.rs`).
 
 use axum::Json;
 use axum::body::Body;

@@ -1,4 +1,6 @@
 //! Long polls: a stack's view as soon as it differs from the known one.
+//!
+//! Absent: when `muster --wait` stops waiting (`controller/cli/src/wait.rs`).
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;

@@ -1,4 +1,6 @@
-//! What a standby answers: who it is, and who is active. For everything else it sends operators there.
+//! What a standby answers operators: who it is, and who is active. For everything else it sends operators there.
+//!
+//! Absent: what it answers agents (`link/nodes.rs`), and when it takes over (`lease/machine.rs`).
 
 use axum::{Json, Router, routing};
 use muster_api::site::{ControllerView, Role, SiteView, StatusView};

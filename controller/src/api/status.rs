@@ -1,4 +1,6 @@
-//! The site at a glance.
+//! The site at a glance: `muster status`.
+//!
+//! Absent: how nodes are counted (`controller/engine/src/site.rs`), and the answer of a standby (`standby.rs`).
 
 use axum::Json;
 use axum::extract::State;

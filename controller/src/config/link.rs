@@ -1,4 +1,6 @@
-//! `[link]`: how agents reach the controller.
+//! `[link]`: whether agents connect to the controller, to brokers, or to a broker in the controller's process.
+//!
+//! Absent: where the controller listens (`listen` in `config.rs`), and the start of the link (`run/links.rs`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,6 @@
 //! `[[sites]]`: more sites in the same database. Each has its own nodes, stacks, keys and address for agents.
+//!
+//! Absent: which of several controllers serves a site (`lease/share.rs`).
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;

@@ -8,6 +8,9 @@
 //! The agent treats the second `Welcome` on a connection like the first, and sends all of its state. Messages
 //! from before belong to the earlier conversation: they are dropped up to the ledger, which comes first after
 //! a `Welcome` that asks for it.
+//!
+//! Absent: when the engine is rebuilt (`turn.rs`), and what a greeting changes in it
+//! (`controller/engine/src/session.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,8 @@
-//! Pauses after our own mistakes. The driver drops a commit that is wrong in itself, and the engine continues
-//! from the durable state. The cause may return at once, and each time costs a load of the whole store, so
-//! the pauses grow.
+//! Pauses after our own mistakes: how long the site writes nothing then. The driver drops a commit that is wrong in
+//! itself, and the engine continues from the durable state. The cause may return at once, and each time costs a load of
+//! the whole store, so the pauses grow.
+//!
+//! Absent: which errors count as mistakes (`store/failure.rs`).
 
 use std::time::Duration;
 

@@ -1,5 +1,8 @@
-//! The driver without its clock and its channels: inputs, one commit for all their results, and only then the
-//! effects. The loop around it passes the time, so that the simulator runs the same code.
+//! A turn: inputs, one commit for all their results, and only then the effects. Decides when a commit waits for a busy
+//! database, when the site is read-only, and when it is tried again. The loop around it (`driver.rs`) passes the time,
+//! so that the simulator runs the same code.
+//!
+//! Absent: which error is busy, full, broken or a mistake (`store/failure.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,20 +18,14 @@ use muster_template::Tree;
 use super::Outbox;
 use super::conversations::{Conversations, Resumed};
 use super::mistake::Mistakes;
-use crate::link::{Grant, Keys};
+use super::read_only::{PROBE_FIRST, ReadOnly};
+use crate::link::{Admitted, Grant};
 use crate::store::{Failure, Store, StoreError};
 
-/// While the store cannot write, it is tried after this at first.
-const PROBE_FIRST: Duration = Duration::from_secs(1);
-/// The pauses between tries grow up to this: a probe may write as much as the commit that failed.
-const PROBE_MAX: Duration = Duration::from_secs(15);
 /// Between two tries of a commit for which the database was busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
 /// The time that another program may hold the database while requests wait; afterwards the site is read-only.
 const BUSY_MAX: Duration = Duration::from_secs(30);
-/// The pause after which a refused request may be sent again, where the database is only busy or away.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
-
 /// Results of a turn, for the waiting requests.
 #[derive(Debug, Default)]
 pub struct TurnResults {
@@ -38,16 +35,6 @@ pub struct TurnResults {
     pub ended: Vec<(StackName, u64)>,
     /// Trees that take time to free.
     pub discarded: Vec<Arc<Tree>>,
-}
-
-/// The reason why nothing can be written at present.
-struct ReadOnly {
-    why: String,
-    /// It ends without an operator's help, as far as can be told.
-    passes: bool,
-    probe_at: MonoTime,
-    /// The pause after the next probe.
-    pause: Duration,
 }
 
 /// A commit that waits for another program's lock.
@@ -81,8 +68,8 @@ pub struct Turns<S, O> {
     /// Requests that are not answered.
     open: BTreeSet<u64>,
     conversations: Conversations,
-    /// Durable keys of the nodes that may connect.
-    keys: Keys,
+    /// The nodes that may connect, as it is durable.
+    admitted: Admitted,
     seen: BTreeSet<NodeId>,
     told: TurnResults,
     read_only: Option<ReadOnly>,
@@ -118,7 +105,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             next_id: 0,
             open: BTreeSet::new(),
             conversations: Conversations::default(),
-            keys: Keys::default(),
+            admitted: Admitted::default(),
             seen: BTreeSet::new(),
             told: TurnResults::default(),
             read_only: None,
@@ -129,12 +116,12 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         })
     }
 
-    /// Keeps this table of nodes' keys.
-    pub fn keep(&mut self, keys: Keys) {
+    /// Keeps this table of the nodes that may connect.
+    pub fn keep(&mut self, admitted: Admitted) {
         for (node, key) in self.engine.view().node_seals() {
-            keys.set(node, Some(key));
+            admitted.set(node, Some(key));
         }
-        self.keys = keys;
+        self.admitted = admitted;
     }
 
     /// The present view; between two turns it shows only durable state.
@@ -148,7 +135,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 
     /// The reason why nothing can be written, while that is so.
     pub fn read_only(&self) -> Option<&str> {
-        self.read_only.as_ref().map(|it| it.why.as_str())
+        self.read_only.as_ref().map(ReadOnly::why)
     }
 
     /// A commit waits for the database. Inputs wait with it, for [`BUSY_MAX`] at most.
@@ -160,7 +147,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     pub fn poll_timeout(&self) -> Option<MonoTime> {
         match (&self.busy, &self.read_only) {
             (Some(it), _) => Some(it.retry_at),
-            (None, Some(it)) => Some(it.probe_at),
+            (None, Some(it)) => Some(it.probe_at()),
             (None, None) if self.goes_on => Some(MonoTime::default()),
             (None, None) => {
                 let due = self.engine.poll_timeout().map(|(due, _)| due);
@@ -181,8 +168,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             }
             return self.engine.handle(now, Input::Timeout);
         };
-        it.probe_at = now + it.pause;
-        it.pause = (it.pause * 2).min(PROBE_MAX);
+        it.probes(now);
         match self.store.probe() {
             Ok(()) if !self.stale || self.reload(now).is_ok() => {
                 tracing::info!("the database can be written again");
@@ -336,7 +322,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
         self.told.ended.append(&mut commit.ended);
         for (node, key) in commit.keys {
-            self.keys.set(node, key);
+            self.admitted.set(node, key);
         }
         Ok(commit.effects)
     }
@@ -388,15 +374,9 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     /// Drops changes that are not durable, and reports the error. Agents send lost messages again, so none of
     /// them is disconnected.
     fn cannot_write(&mut self, now: MonoTime, error: &StoreError) {
-        let passes = error.failure() == Failure::Busy;
-        let mut read_only = ReadOnly { why: why(error), passes, probe_at: now, pause: PROBE_FIRST };
-        tracing::error!("{}", read_only.why);
-        let refusal = match error.is_undecided() {
-            true => Refusal::Unavailable(format!(
-                "what you asked for may have been done, or not: {error}; look before you ask again, once the database answers"
-            )),
-            false => read_only.refusal(),
-        };
+        let read_only = ReadOnly::new(error, now);
+        tracing::error!("{}", read_only.why());
+        let refusal = read_only.refusal_of_the_commit(error);
         for id in std::mem::take(&mut self.open) {
             self.told.answers.push((id, Err(refusal.clone())));
         }
@@ -413,39 +393,12 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             self.goes_on = true;
             return self.resume(now);
         };
-        read_only.probe_at = now + pause;
-        self.read_only = Some(read_only);
+        self.read_only = Some(read_only.until(now + pause));
         // Meanwhile operators see the connected nodes.
         for (node, connection) in self.conversations.connections() {
             self.engine.handle(now, Input::Connected { node, connection });
         }
     }
-}
-
-impl ReadOnly {
-    fn refusal(&self) -> Refusal {
-        let why = self.why.clone();
-        if self.passes { Refusal::Later { why, after: AGAIN_AFTER } } else { Refusal::Unavailable(why) }
-    }
-}
-
-/// For operators: the error and its remedy.
-fn why(error: &StoreError) -> String {
-    let advice = match (error.failure(), error) {
-        (Failure::Busy | Failure::Broken, _) if error.is_of_server() => {
-            "look after the database server and the way to it; the controller goes on when it can write again"
-        }
-        (Failure::Full, StoreError::Full { .. }) => "raise that and restart it",
-        (Failure::Full, _) => "free space on its disk",
-        (Failure::Busy, _) => "another program holds the database: end it",
-        (Failure::Broken, _) => "look after its disk; if the database is damaged, restore a backup",
-        (Failure::Mistake, _) => {
-            return format!(
-                "the controller made a mistake, and nothing of what was asked for is done: {error}; please report it"
-            );
-        }
-    };
-    format!("the controller cannot write and is read-only: {error}; {advice}")
 }
 
 impl Commit {

@@ -1,4 +1,6 @@
 //! Waits for the lease, then renews it, on a thread of its own: nothing else of the controller delays that.
+//!
+//! Absent: when the lease may be taken (`machine.rs`), and the row in the database (`store/lease.rs`).
 
 use std::sync::mpsc::{self, TryRecvError};
 use std::thread::{self, Thread};

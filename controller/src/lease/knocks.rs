@@ -1,4 +1,7 @@
-//! Agents that come to a standby since they do not get an answer from the active controller. Pure: times come with each call.
+//! Counts agents that keep coming to a standby, since they do not get an answer from the active controller. Pure: times
+//! come with each call.
+//!
+//! Absent: how many of them make the standby ask for the lease (`reaches_more` in `machine.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,6 +1,8 @@
-//! When a lease may be taken, and for how long it is held. Pure: times come with each call.
+//! When a standby takes the lease over or asks for it, and until when the active controller holds it. Pure: times come
+//! with each call.
 //!
-//! Absent: how long a lease is, which is the setting `store.lease` (`controller/src/config.rs`).
+//! Absent: how long a lease is, which is the setting `store.lease` (`controller/src/config.rs`), and a hand-over that
+//! an operator asks for (`run/hand_over.rs`).
 
 use std::time::Duration;
 

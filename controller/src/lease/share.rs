@@ -2,7 +2,11 @@
 //! controllers serve several sites, each has as many as the others.
 //!
 //! A controller that begins asks for its share, one site at a time, until it has it once. From then on it asks for
-//! nothing: what an operator gives to another stays there. When a controller dies, those that have least take over first.
+//! nothing: what an operator gives to another stays there. When a controller dies, those that have least take over
+//! first.
+//!
+//! Absent: when a lease may be taken (`machine.rs`), and how an operator gives a site to another controller
+//! (`run/hand_over.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

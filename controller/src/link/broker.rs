@@ -7,13 +7,14 @@
 //! ```
 //!
 //! The broker is not trusted. It carries sealed packets; what it drops, repeats, reorders or makes up costs a
-//! connection, and so time. A connection of a node is one of segments (`muster_shared::segment`): it begins with
-//! the first packet of the node's session, once that has opened, and ends with a reset, with a packet that is missing, with silence, or
-//! when this side loses its broker. A connection to a broker begins with a notice to all nodes, for what they said
-//! meanwhile is lost.
+//! connection, and so time. A connection of a node is one of segments (`muster_shared::segment`): it begins with the
+//! first packet of the node's session, once that has opened, and ends with a reset, with a packet that is missing, with
+//! silence, or when this side loses its broker. A connection to a broker begins with a notice to all nodes, for what
+//! they said meanwhile is lost.
 //!
-//! Absent: what is the same for every link (`nodes`, `inbox`, `outbound`), and retained messages and sessions of the
-//! broker, which would deliver what was said long ago.
+//! Absent: when the connection of one node ends (`broker/talk.rs`); what is the same for every link (`nodes.rs`,
+//! `inbox.rs`, `outbound.rs`); and retained messages and sessions of the broker, which would deliver what was said long
+//! ago.
 
 mod router;
 mod talk;

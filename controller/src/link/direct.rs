@@ -10,6 +10,8 @@
 //! Each connection has one task; tasks share only short locked tables, never held while waiting. Every queue,
 //! size and time has a bound in [`Limits`].
 //!
+//! `connection.rs` decides which node comes in, and `room.rs` which client has to leave for another.
+//!
 //! Absent: topics of others, retained messages, sessions, wills, delivery guarantees.
 
 mod connection;

@@ -1,4 +1,8 @@
-//! The driver's end of a link.
+//! The driver's end of a link: sends messages to nodes, closes the connection of one when the engine says so, and all
+//! connections when the lease is lost.
+//!
+//! Absent: the decision to revoke (`controller/engine/src/node_request.rs`), and the driver's end for operators
+//! (`driver/handle.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -2,6 +2,8 @@
 //! nothing waits for them.
 //!
 //! Their order is kept: other messages of a connection follow its heartbeat.
+//!
+//! Absent: how often an agent sends one (`controller/engine/src/heartbeat.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,11 @@
-//! A node's connection, whatever carries it: its packets are opened and its messages passed on, and what is for it is sealed.
+//! A node's connection, whatever carries it: its packets are opened and its messages passed on, and what is for it is
+//! sealed. Answers challenges of guarded changes at once, without the driver.
 //!
 //! Sealing is done here, as packets leave: so their numbers are in the order in which they leave, and the
 //! driver's thread does not wait for it.
+//!
+//! Absent: when a guarded change is undone (`agent/core/src/challenge.rs`), and what messages mean
+//! (`controller/engine/src/session.rs`).
 
 use std::net::IpAddr;
 use std::pin::Pin;

@@ -1,7 +1,6 @@
 //! Between the connections and the driver: messages wait here, and the driver takes them in turns.
 //!
-//! [`fair`] decides whose turn it is. This module has the lock, the wake-up, and the newcomers, which are no
-//! nodes yet.
+//! [`fair`] decides whose turn it is. Here are the lock, the wake-up, and the newcomers, which are no nodes yet.
 
 pub mod fair;
 

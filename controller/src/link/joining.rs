@@ -1,4 +1,8 @@
-//! A client without a certificate asks for one: with a token, or with proof of a node's key.
+//! Answers a client without a certificate: it joins with a token, or renews its certificate with proof of the node's
+//! key.
+//!
+//! Absent: whether a token is good for the server (`controller/engine/src/token.rs`), and how long a certificate is
+//! valid (`pki.rs`).
 
 use std::time::Duration;
 
@@ -33,7 +37,7 @@ async fn granted(nodes: &Nodes, request: &[u8]) -> Result<JoinAnswer, String> {
             // A client that cannot prove the key learns nothing about the node, not even whether it exists.
             let refused =
                 || format!("not proved to be {node}: if it has lost its key, join again with a token");
-            let seal_public = nodes.common.keys.get(&node).ok_or_else(refused)?;
+            let seal_public = nodes.common.admitted.key(&node).ok_or_else(refused)?;
             let seal = nodes.pki.seal(&node, &seal_public);
             let csr_der = join::open_renewal(&seal, &packet).map_err(|_| refused())?;
             let key = nodes.pki.prove(&csr_der).map_err(|error| error.to_string())?;

@@ -4,10 +4,12 @@
 //! messages that were lost with a connection. So nothing here is durable, and a packet may be dropped at
 //! any time.
 //!
-//! Absent: the meaning of messages, the validity of tokens, the revocation of nodes. The driver decides
-//! these; for revocation it maintains a table of keys. The driver also grants contents to nodes; the link
-//! reads and sends them.
+//! Absent: the meaning of messages (`controller/engine/src/session.rs`), the validity of tokens
+//! (`controller/engine/src/token.rs`), and the revocation of nodes (`controller/engine/src/node_request.rs`). The driver
+//! keeps the table of nodes that may enter (`admitted.rs`). It also grants contents to nodes; the link reads and sends
+//! them.
 
+mod admitted;
 pub mod broker;
 mod contents;
 pub mod direct;
@@ -18,21 +20,21 @@ mod heartbeats;
 mod inbox;
 pub mod intake;
 mod joining;
-mod keys;
 mod nodes;
 mod outbound;
 mod quiet;
 mod reason;
 mod refused;
 mod registry;
+mod silence;
 
+pub use admitted::Admitted;
 pub use broker::{BrokerConfig, BrokerLink, Health};
 pub use contents::{Grant, ReadContent};
 pub use direct::{DirectConfig, DirectLink, Limits};
 #[cfg(feature = "embedded")]
 pub use embedded::{EmbeddedBroker, EmbeddedConfig};
 pub use handle::LinkHandle;
-pub use keys::Keys;
 pub use refused::RefusedPackets;
 
 use std::time::Duration;
@@ -47,8 +49,8 @@ use tokio::sync::{oneshot, watch};
 /// What a link has in common with the rest of the controller.
 #[derive(Clone, Debug)]
 pub struct Common {
-    /// Keys of the nodes that may connect; the driver keeps them.
-    pub keys: Keys,
+    /// The nodes that may connect; the driver keeps the table.
+    pub admitted: Admitted,
     /// Counts packets that are not taken.
     pub refused: RefusedPackets,
     /// Nothing is sent to a node while this controller does not hold the site's lease.
@@ -60,8 +62,8 @@ pub struct Common {
 impl Common {
     /// For a controller with this tenure.
     pub fn new(tenure: Tenure) -> Self {
-        let (keys, refused) = (Keys::default(), RefusedPackets::default());
-        Self { keys, refused, tenure, is_open: watch::Sender::default() }
+        let (admitted, refused) = (Admitted::default(), RefusedPackets::default());
+        Self { admitted, refused, tenure, is_open: watch::Sender::default() }
     }
 
     /// Lets nodes in from now on.

@@ -1,4 +1,7 @@
-//! What every link shares: the nodes that are connected, and the ways from them to the driver and back.
+//! What every link shares: the nodes that are connected, and the ways from them to the driver and back. Decides whether
+//! this controller lets clients in, or sends them to the active one (`may_enter`).
+//!
+//! Absent: who is active (`lease.rs`), and the reasons to refuse one node (`link/direct/connection.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Why this side ends a connection, in MQTT's terms.
+//! Why this side ends a connection, in MQTT's terms, and which reasons are ordinary: they are logged without a warning.
 
 use std::borrow::Cow;
 

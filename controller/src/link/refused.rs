@@ -1,4 +1,6 @@
-//! How many packets of nodes were not taken, by reason, since the controller started.
+//! Counts the packets of nodes that were not taken, by reason, since the controller started.
+//!
+//! Absent: the reasons (`PacketError` in `shared/src/seal.rs`), and how many end a connection (`inbox.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,4 +1,5 @@
-//! The active controller: opens store, link and API, and runs the driver loop.
+//! The active controller: opens store, link and API, runs the driver loop, and says why it serves no longer. The other
+//! role is `standby.rs`.
 
 use std::sync::Arc;
 
@@ -138,7 +139,7 @@ impl Active<'_> {
             limits,
         })
         .context("the database cannot be read")?
-        .with_keys(self.common.keys.clone());
+        .with_admitted(self.common.admitted.clone());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = std::thread::Builder::new().name("driver".into());
         let (running, ended) = oneshot::channel();

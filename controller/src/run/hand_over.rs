@@ -1,4 +1,7 @@
-//! `muster-controller hand-over`: asks the active controller, by way of the database, to give its lease to a standby.
+//! `muster-controller hand-over`: asks the active controller, by way of the database, to give its lease to a standby,
+//! and waits until that one has it.
+//!
+//! Absent: how the active controller gives the lease up (`hold` in `lease/keeper.rs`).
 
 use std::time::{Duration, Instant};
 

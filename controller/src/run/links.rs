@@ -1,4 +1,4 @@
-//! Starts the link to the agents that the settings name.
+//! Starts the link to the agents that the settings name. `config/link.rs` decides which one that is.
 
 use std::sync::Arc;
 

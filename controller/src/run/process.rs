@@ -1,4 +1,6 @@
 //! What the sites of a process share: signals, the socket for operators, the log's level, and what systemd hears.
+//!
+//! Absent: when a driver counts as stuck (`pulse.rs`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

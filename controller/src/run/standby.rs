@@ -1,4 +1,7 @@
 //! A controller that waits for the site's lease: it answers operators and agents, and tells them who is active.
+//!
+//! Absent: when it takes over (`lease/machine.rs`), and its answers: `api/standby.rs` has those to operators,
+//! `may_enter` in `link/nodes.rs` those to agents.
 
 use std::sync::Arc;
 use std::time::Duration;

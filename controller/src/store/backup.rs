@@ -8,6 +8,9 @@
 //!
 //! No backup contains the data key, so a stolen backup reveals no secret and cannot impersonate the site. A
 //! database from a backup is marked from then on: `meta.restored`.
+//!
+//! Absent: a copy to a database of another kind (`copy.rs`), and what a restored site does with what servers hold
+//! (`controller/engine/src/restored.rs`).
 
 use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt as _;

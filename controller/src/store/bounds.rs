@@ -1,4 +1,7 @@
 //! Bounds of what the database keeps: how many events of each stack, and the size of its file.
+//!
+//! Absent: how many revisions of a stack are kept (`controller/engine/src/operation.rs`), and for how many deleted
+//! stacks the events stay (`write.rs`).
 
 use super::database::int;
 use super::sql::Db;

@@ -3,6 +3,8 @@
 //!
 //! The former values stay in free pages and in the log until [`scrub`]. `meta.scrub` says that a
 //! scrub is due, also to the next start.
+//!
+//! Absent: the key's file (`key.rs`), and which columns are sealed (`sealed.rs`).
 
 use super::database::int;
 use super::key::{DataKey, KeyFile, KeyId};

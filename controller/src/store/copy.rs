@@ -2,6 +2,8 @@
 //! the target. Sealed values stay as they are, so the data key does too.
 //!
 //! What a database keeps in a way of its own (its version, the highest row) is carried over by name.
+//!
+//! Absent: a backup, which is a file of SQLite (`backup.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,6 +1,8 @@
 //! The record of a resource's corrections, and of remakes after an agent lost it, as one text: JSON of the
 //! count, the last time (seconds of the steady clock), the seconds from the first to that, given up; then,
 //! after remakes, their count, their last time, and the seconds from the first to that.
+//!
+//! Absent: when a correction may begin, and when the breaker opens (`controller/engine/src/breaker.rs`).
 
 use std::time::Duration;
 

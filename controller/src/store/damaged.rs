@@ -1,5 +1,7 @@
 //! Rows that cannot be read. Each blocks its own stack, not the site: the row stays in the database
 //! unchanged, and the engine does nothing for its resource.
+//!
+//! Absent: which rows are looked at (`load.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

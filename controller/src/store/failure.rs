@@ -1,4 +1,7 @@
-//! The four kinds of failed commits that the driver distinguishes.
+//! Which of four kinds a failed commit is: no room, busy, broken, or our own mistake.
+//!
+//! Absent: what the driver does then (`driver/turn.rs`), what operators hear (`driver/read_only.rs`), and the codes of
+//! PostgreSQL (`sql/postgres/error.rs`).
 
 use rusqlite::ErrorCode;
 

@@ -1,5 +1,8 @@
 //! Flow tables: one row of `flow_devices` has the states of many entries. An entry is in clear unless it
 //! contains a hidden value: then it is sealed, and only that entry costs more.
+//!
+//! Absent: which entries are hidden (`controller/flow/src/secret.rs`), and the tables in memory
+//! (`controller/flow/src/table.rs`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
-//! Intents and the network.
+//! Intents and the network, to and from the tables of the database.
+//!
+//! Absent: which records there are (`controller/intent/src/record.rs`), and what a start makes of them
+//! (`controller/engine/src/intent/load.rs`).
 
 use std::sync::Arc;
 

@@ -7,6 +7,8 @@
 //! Taking the lease changes the row's key, and a transaction of the holder keeps that key shared until its commit
 //! (`FOR KEY SHARE`, in `sql/postgres.rs`): so a commit is before the take, or refused. A renewal changes no key, and
 //! waits for nobody.
+//!
+//! Absent: when the lease may be taken, and until when it is held (`lease/machine.rs`).
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
-//! Builds the engine's snapshot from the tables.
+//! Builds the engine's snapshot from the tables: all that a start reads.
+//!
+//! Absent: what the engine makes of it (`controller/engine/src/load.rs`), and reads while the controller runs
+//! (`read.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,6 @@
-//! Where a site's database is, as `store.url` says it.
+//! Where a site's database is, as `store.url` says it: a file of SQLite, or a PostgreSQL server.
+//!
+//! Absent: the parts of a PostgreSQL URL (`sql/postgres/server.rs`).
 
 use std::fmt;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Names of changes for logs and reasons, and their size in the database.
+//! How logs and reasons call a change that was not written, and about how much room it takes in the database.
 
 use muster_engine::record::{Change, RolloutChange};
 use muster_flow::record::FlowChange;

@@ -1,4 +1,6 @@
 //! Reads state that the engine does not keep in memory, on a separate connection, so that nothing else waits.
+//!
+//! Absent: what a start reads (`load.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,6 +1,8 @@
 //! The record of a restored site: the entry `restored` of `meta`. `restore` writes there when the
 //! restore was done. From the first start on the entry is the engine's record, and it goes when
 //! everything is decided.
+//!
+//! Absent: what waits to be decided, and when nothing does (`controller/engine/src/restored.rs`).
 
 use muster_engine::restored::RestoredRecord;
 

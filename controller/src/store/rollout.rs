@@ -1,4 +1,6 @@
-//! Rollouts, their members, and the state that was rolled out to a whole set.
+//! Rollouts, their members, and the state that was rolled out to a whole set, to and from the tables of the database.
+//!
+//! Absent: how a rollout goes on, pauses and aborts (`controller/engine/src/rollout/machine.rs`).
 
 use std::collections::BTreeMap;
 

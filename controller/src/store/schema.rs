@@ -1,4 +1,7 @@
-//! The database's versions: from one to the next, all or nothing.
+//! The database's versions: from one to the next, all or nothing. Refuses a database that is newer than this
+//! controller.
+//!
+//! Absent: the tables of the lease, which have no version (`lease.rs`).
 
 use super::convert::note_key;
 use super::database::int;

@@ -2,6 +2,8 @@
 //! column or row cannot be opened. Large texts are compressed first.
 //!
 //! An empty list or map is not sealed, since it reveals nothing, and reads can skip it.
+//!
+//! Absent: the data key and its file (`key.rs`), and a change of the key (`convert.rs`).
 
 use std::borrow::Cow;
 

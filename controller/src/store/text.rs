@@ -1,5 +1,7 @@
 //! Large texts of revisions: compressed before they are sealed, so that a hundred revisions of a large stack
 //! do not fill the disk, and writing one does not delay a turn.
+//!
+//! Absent: the seal, and which columns have one (`sealed.rs`).
 
 /// Texts of this size or more are compressed.
 const PACKED_FROM: usize = 256 * 1024;

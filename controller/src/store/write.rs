@@ -1,4 +1,6 @@
-//! Each change of a commit as statements.
+//! Each change of a commit as statements. Decides for how many deleted stacks the events stay.
+//!
+//! Absent: the commit around them (`database.rs`), and how many events of a stack are kept (`bounds.rs`).
 
 use std::collections::BTreeMap;
 

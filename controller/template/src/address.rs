@@ -1,5 +1,8 @@
-//! The site's own address plan: networks, subnets, ports. As Neutron describes them, without what only a
-//! cloud has.
+//! The site's own address plan, as a template states it: networks, subnets, ports, and the defaults that follow from a
+//! range. As Neutron describes them, without what only a cloud has.
+//!
+//! Absent: which port gets which address (`controller/engine/src/address.rs`), and the properties in a template
+//! (`types/neutron.rs`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

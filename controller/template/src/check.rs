@@ -1,4 +1,6 @@
 //! Checks of a resource's properties before any value is known.
+//!
+//! Absent: names, versions and references (`resolve.rs`), and the check of rendered properties (`types.rs`).
 
 use muster_shared::property::has_null;
 use serde_json::Value;

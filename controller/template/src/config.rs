@@ -1,5 +1,7 @@
 //! Software configs: the content of deployments, under an id. The controller itself realises a config; a
 //! deployment contains a full copy.
+//!
+//! Absent: the properties in a template (`types/config.rs`), and the deployment of a config (`types/deployment.rs`).
 
 use muster_shared::model::DeploymentOutput;
 use serde::{Deserialize, Serialize};

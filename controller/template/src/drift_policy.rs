@@ -1,4 +1,7 @@
-//! The treatment of a resource that others have changed.
+//! Whether drift of a resource is corrected, reported or ignored: `drift_policy`, or the policy of its type.
+//!
+//! Absent: when it is corrected (`controller/engine/src/correct.rs`), and when the breaker opens
+//! (`controller/engine/src/breaker.rs`).
 
 use crate::build::Reader;
 use crate::error::{cut, suggestion_or_all};

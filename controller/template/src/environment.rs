@@ -4,6 +4,9 @@
 //! Several environments are combined in the order given: of two values for one name the later counts, or a
 //! strategy merges both. Only defaults of parameters that the template lacks are ignored, since one
 //! environment serves many templates.
+//!
+//! Absent: values of the request, which take precedence (`bind.rs`), and waits at hooks
+//! (`controller/engine/src/hook.rs`).
 
 mod merge;
 mod read;

@@ -1,4 +1,7 @@
-//! Errors with their place, collected and bounded.
+//! Errors of templates and files with their place, collected and bounded.
+//!
+//! Absent: errors of one property (`shared/src/property.rs`), and their status for a client
+//! (`controller/src/api/error.rs`).
 
 use std::fmt;
 

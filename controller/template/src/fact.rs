@@ -1,8 +1,8 @@
 //! The facts of a server, under the names that operators use in `node facts`, in selectors and in `get_node`.
 //! `docs/facts.md` lists them; a test compares that list with this file.
 //!
-//! Absent: values that change by themselves (counters, the time of the last boot). Nothing should depend
-//! on them.
+//! Absent: how an agent reads them (`agent/host/src/facts.rs`), and values that change by themselves (counters, the
+//! time of the last boot). Nothing should depend on them.
 
 use muster_shared::model::{DiskFacts, Facts, LinkFacts, NeighbourFacts};
 use serde_json::{Value, json};

@@ -9,7 +9,8 @@
 //! A text that begins with `{` is read as JSON, which is several times faster. A wrong item is read again as
 //! YAML, which it also is, to find its lines.
 //!
-//! Absent: the present entries of a device, owners and states (the engine's).
+//! Absent: the present entries of a device, their states (`controller/flow/src/table.rs`), and their owners
+//! (`controller/flow/src/owner.rs`).
 
 mod collect;
 mod json;

@@ -1,4 +1,6 @@
 //! HOT's functions: first version, syntax, meaning. The parser of templates uses this same table.
+//!
+//! Absent: how a value is computed (`render.rs`), and the functions within `yaql` (`yaql.rs`).
 
 use crate::version::Version;
 

@@ -1,4 +1,6 @@
 //! An environment's policies for resources: hooks that wait for an operator, and restricted actions.
+//!
+//! Absent: the wait at a hook, its end, and the refusal of an action (`controller/engine/src/hook.rs`).
 
 use serde::{Deserialize, Serialize};
 

@@ -29,12 +29,12 @@ mod masking;
 mod named;
 mod ownership;
 mod parameter;
+mod parameter_groups;
 mod parse;
 mod render;
 mod resolve;
 mod rollout;
 mod scalar;
-mod sections;
 mod selector;
 mod sets;
 mod template;
@@ -135,7 +135,7 @@ impl Limits {
     pub const NAME: usize = 255;
 }
 
-mod condition;
+mod existence;
 mod hooks;
 #[cfg(test)]
 mod tests;

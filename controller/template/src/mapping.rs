@@ -1,4 +1,8 @@
-//! Mappings of types to other types or to template files; for all resources, or for some by name.
+//! Mappings of types to other types or to template files; for all resources, or for some by name. Decides which mapping
+//! counts for a resource.
+//!
+//! Absent: the reading of a `resource_registry` (`environment/resource_registry.rs`), and the opening of the template
+//! (`tree/expand/nested.rs`).
 
 use std::collections::BTreeMap;
 

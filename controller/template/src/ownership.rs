@@ -1,5 +1,7 @@
 //! Ownership of a resource's object: whether the object stays when the resource is deleted, and whether
 //! others made it.
+//!
+//! Absent: what clean-up does then, and the refusal to change an `external_id` (`controller/engine/src/ownership.rs`).
 
 use serde_json::Value;
 

@@ -1,4 +1,6 @@
 //! The `parameters` section: definitions, and values checked and converted by type as Heat does it.
+//!
+//! Absent: which value a parameter gets (`bind.rs`), and the masking of hidden ones (`masking.rs`).
 
 mod constraint;
 mod custom;

@@ -1,4 +1,7 @@
 //! A template's text → its sections, each entry checked as it is read.
+//!
+//! Absent: names, versions and references, which are checked afterwards (`resolve.rs`), and the syntax of functions
+//! (`function.rs`).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
@@ -11,8 +14,8 @@ use crate::error::{Errors, Place, Sink, cut, suggestion};
 use crate::expression::{Entry, Expr, ExprKind};
 use crate::library::TemplateFiles;
 use crate::parameter::{self, ParameterDef};
+use crate::parameter_groups::{self, DraftGroup};
 use crate::resolve;
-use crate::sections::{self, DraftGroup};
 use crate::template::{Output, ResourceExtras, Template};
 use crate::types::Kind;
 use crate::version::Version;
@@ -266,7 +269,7 @@ impl<'t> Draft<'t> {
                 })?;
                 self.reader.functions = true;
             }
-            "parameter_groups" => self.groups = sections::groups(&mut self.reader)?,
+            "parameter_groups" => self.groups = parameter_groups::groups(&mut self.reader)?,
             "conditions" => {
                 self.reader.needs(at, "the section 'conditions'", Version::Newton);
                 let conditions = &mut self.conditions;

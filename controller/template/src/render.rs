@@ -2,6 +2,9 @@
 //!
 //! As in Heat, a path that leads nowhere gives an empty text for `get_param` and null for `get_attr`. Unlike
 //! in Heat, a path into a text is an error instead of a character.
+//!
+//! Absent: values across nested stacks, groups and sets (`tree/value.rs`), and the check of what was rendered
+//! (`types.rs`).
 
 mod condition;
 pub(crate) mod plain;

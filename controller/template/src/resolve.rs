@@ -1,10 +1,13 @@
-//! Names → indexes, and every check that needs the whole template: unknown names, versions, attributes,
+//! Names → indexes, and every check that needs the whole template: unknown names and types, versions, attributes,
 //! properties, cycles.
+//!
+//! Absent: what is said of an unknown type (`types/unknown.rs`), the syntax (`parse.rs`), and the checks of nested
+//! templates and of parts that conditions leave out (`tree/expand.rs`).
 
 pub(crate) mod address;
 pub(crate) mod cycle;
-mod groups;
 mod outputs;
+mod parameter_groups;
 mod placement;
 mod walk;
 
@@ -16,6 +19,7 @@ use crate::library::{TemplateFiles, is_template};
 use crate::parse::{Draft, DraftCondition, DraftResource};
 use crate::template::{Attached, Condition, Resource, Template};
 use crate::types::Kind;
+use crate::types::unknown::unknown_type;
 use crate::version::Version;
 use placement::Placement;
 pub(crate) use walk::is_checked_later;
@@ -54,7 +58,7 @@ pub(crate) fn resolve(
 
     let mut errors = reader.errors;
     later_features(&reader.features, reader.version, &mut errors);
-    groups::check(&groups, &parameter_names, &mut errors);
+    parameter_groups::check(&groups, &parameter_names, &mut errors);
     let names = Table::new(&reader.resources, &resource_names);
     let declared = outputs::declared(&resources, &names);
     let mut resolver = Resolver {
@@ -116,7 +120,7 @@ pub(crate) fn resolve(
     let resources = finish(own_names, resources, uses, digests);
     let conditional = resources.iter().any(|resource| resource.condition().is_some() || resource.branches);
     let names = digest::names_digest(resources.iter().map(|resource| &*resource.name));
-    let groups = groups.into_iter().map(groups::finish).collect();
+    let groups = groups.into_iter().map(parameter_groups::finish).collect();
     Ok(Template {
         resources,
         names,
@@ -181,40 +185,6 @@ fn look_up_kind(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, error
         errors.push(resource.type_at, path.as_str(), unknown_type(name));
         resource.kind = None;
     }
-}
-
-/// The error for an unknown type.
-pub(crate) fn unknown_type(name: &str) -> String {
-    if name == "OS::Heat::Stack" {
-        return "OS::Heat::Stack is not supported, for its template is a text of another site: name the template's file \
-                as the type"
-            .to_owned();
-    }
-    if name == "OS::Heat::UpdateWaitConditionHandle" {
-        return "OS::Heat::UpdateWaitConditionHandle is not supported, for every update would wait for all signals anew: \
-                use an OS::Heat::WaitConditionHandle, and another name for it where signals are wanted anew"
-            .to_owned();
-    }
-    let near = suggestion(name, Kind::ALL.map(Kind::name));
-    let of = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
-    let hint = match () {
-        () if of(&["OS::TripleO::"]) => "give the environment whose 'resource_registry' says what it is",
-        () if of(&["OS::Heat::", "Muster::"]) && !near.is_empty() => "",
-        () if of(&["OS::", "AWS::"]) => {
-            "what only a cloud has is mapped to a template or to OS::Heat::None by 'resource_registry' in an \
-             environment"
-        }
-        () if near.is_empty() => {
-            "'muster type list' has all types, and 'resource_registry' in an environment may say what others are"
-        }
-        () => "",
-    };
-    let between = match (near.is_empty(), hint.is_empty()) {
-        (_, true) => "",
-        (true, false) => "; ",
-        (false, false) => " Or: ",
-    };
-    format!("unknown resource type '{}'{near}{between}{hint}", cut(name))
 }
 
 fn kind_of(resource: &DraftResource) -> Kind {

@@ -1,5 +1,8 @@
-//! A change's rollout through the members of a `for_each`: `rollout: {batch, pause, max_failures,
+//! The settings of a change's rollout through the members of a `for_each`: `rollout: {batch, pause, max_failures,
 //! canary, away}`.
+//!
+//! Absent: when members begin and when the rollout pauses or aborts (`controller/engine/src/rollout/machine.rs`), and
+//! batches of groups (`tree/group_members.rs`).
 
 use std::time::Duration;
 

@@ -3,6 +3,8 @@
 //!
 //! A term about a fact holds only if the server has reported its facts: for an unknown fact, neither `=` nor
 //! `!=` is true. A term with `*` in its name holds if it does for one of the items.
+//!
+//! Absent: when a stack follows nodes that begin or cease to match (`controller/engine/src/follow.rs`).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

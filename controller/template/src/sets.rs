@@ -1,6 +1,8 @@
 //! `for_each: {nodes: SELECTOR}`: one resource for each node that a selector matches, named `name[node]`.
 //!
-//! This module checks the text; the tree computes the members (`tree/expand/set.rs`).
+//! This file checks the text.
+//!
+//! Absent: the members (`tree/expand/set.rs`), and when nodes come or go (`controller/engine/src/follow.rs`).
 
 use crate::build::Reader;
 use crate::error::{Place, cut, suggestion_or_all};

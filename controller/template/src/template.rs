@@ -1,4 +1,6 @@
 //! A template that has passed every check that needs no values.
+//!
+//! Absent: the checks (`parse.rs`, `resolve.rs`), and nested stacks, groups and sets (`tree.rs`).
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! Values as text, in Heat's form: `True` and `False` for booleans, JSON with sorted keys for maps and lists,
 //! empty for null.
+//!
+//! Absent: functions that make texts (`render/text.rs`).
 
 use std::borrow::Cow;
 

@@ -2,6 +2,9 @@
 //!
 //! A resource has a place in the tree, counted in the order of names. A template without nesting is its own
 //! tree: a place is the index of a resource, and no further data is kept.
+//!
+//! Absent: how a tree grows (`tree/expand.rs`), and which rows stand for its resources
+//! (`controller/engine/src/plan.rs`).
 
 mod expand;
 mod parts;

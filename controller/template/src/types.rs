@@ -2,6 +2,9 @@
 //!
 //! A type with objects on nodes is a file of `muster-shared` (`model/types`), which reads its properties;
 //! here it is one line. Each other type is a file below.
+//!
+//! Absent: what a type with objects on nodes says of itself (`shared/src/model/types.rs`), and what an agent does for a
+//! type (`agent/host/src/types.rs`).
 
 #[macro_use]
 mod list;
@@ -15,6 +18,7 @@ mod intent;
 mod neutron;
 mod schema;
 mod unit;
+pub(crate) mod unknown;
 mod wait;
 
 use muster_shared::NodeId;

@@ -1,4 +1,6 @@
 //! HOT's versions, in order: a later one has all features of an earlier one.
+//!
+//! Absent: which function needs which version (`function_list.rs`), and the refusal of other features (`resolve.rs`).
 
 use std::fmt;
 

@@ -65,7 +65,7 @@ async fn nodes_come_in_while_the_driver_stands_still() {
     world.driver.running.send_replace(false);
     let (known, revoked) = (world.node("web-1"), world.node("web-2"));
     Raw::node(&world, &known, QoS::AtMostOnce).await;
-    world.driver.keys.set(revoked.id.clone(), None);
+    world.driver.admitted.set(revoked.id.clone(), None);
     let mut raw = Raw::new(&world, world.tls(revoked.identity()), localhost(1)).await;
     assert_eq!(raw.connect(revoked.id.as_str()).await, ConnectReturnCode::NotAuthorized);
 }

@@ -189,7 +189,7 @@ async fn a_node_renews_with_proof_of_its_key_alone() {
             works(&mut world, node.id.clone(), answer, key, seal).await;
         }
     }
-    world.driver.keys.set(node.id.clone(), None);
+    world.driver.admitted.set(node.id.clone(), None);
     let mut raw = joiner(&world, 1).await;
     let revoked = reason(ask(&world, &mut raw, renew(&node, &node, &csr)).await);
     drop(raw);

@@ -240,7 +240,7 @@ async fn an_unknown_or_revoked_node_is_refused_and_a_revoked_one_is_cut_off() {
     let node = world.node("web-1");
     let mut client = Client::subscribed(&world, &node).await;
     let connection = world.driver.connected(&node.id).await;
-    world.driver.keys.set(node.id.clone(), None);
+    world.driver.admitted.set(node.id.clone(), None);
     world.handle.close(&node.id);
     assert!(client.next().await.is_err());
     assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
@@ -381,7 +381,7 @@ async fn tls_is_resumed_and_still_knows_the_node() {
         assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
     }
     assert_eq!(kinds, [Some(rustls::HandshakeKind::Full), Some(rustls::HandshakeKind::Resumed)]);
-    world.driver.keys.set(node.id.clone(), None);
+    world.driver.admitted.set(node.id.clone(), None);
     let mut raw = Raw::new(&world, tls, localhost(1)).await;
     assert_eq!(raw.connect("web-1").await, ConnectReturnCode::NotAuthorized);
 }

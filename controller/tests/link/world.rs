@@ -8,7 +8,7 @@ use muster_controller::lease::Tenure;
 use muster_controller::link::intake::fair::Bounds;
 use muster_controller::link::intake::{self, Intake};
 use muster_controller::link::{
-    Common, DirectConfig, DirectLink, JoinAsk, JoinGrant, Keys, Limits, LinkEvent, LinkHandle, NotJoined,
+    Admitted, Common, DirectConfig, DirectLink, JoinAsk, JoinGrant, Limits, LinkEvent, LinkHandle, NotJoined,
     RefusedPackets,
 };
 use muster_controller::pki::Pki;
@@ -39,7 +39,7 @@ pub struct World {
 
 /// What the driver does, and what it saw.
 pub struct Driver {
-    pub keys: Keys,
+    pub admitted: Admitted,
     pub joins: Arc<Mutex<JoinRule>>,
     pub running: watch::Sender<bool>,
     seen: mpsc::UnboundedReceiver<Seen>,
@@ -75,12 +75,12 @@ impl World {
         let tenure = Tenure::for_good();
         let common = Common::new(tenure.clone());
         common.open();
-        let (keys, refused) = (common.keys.clone(), common.refused.clone());
+        let (admitted, refused) = (common.admitted.clone(), common.refused.clone());
         let listen = "127.0.0.1:0".parse().unwrap();
         let config = DirectConfig { listen, names: Vec::new(), limits, common };
         let link = DirectLink::start(config, Arc::clone(&pki), feed).await.unwrap();
         let handle = link.handle();
-        Self { pki, link, handle, driver: Driver::start(inbox, keys), refused, tenure, dir }
+        Self { pki, link, handle, driver: Driver::start(inbox, admitted), refused, tenure, dir }
     }
 
     pub fn site(&self) -> &SiteId {
@@ -100,7 +100,7 @@ impl World {
         let id: NodeId = name.parse().unwrap();
         let secret = random();
         let seal_secret = SealSecret::from_bytes(secret);
-        self.driver.keys.set(id.clone(), Some(seal_secret.public()));
+        self.driver.admitted.set(id.clone(), Some(seal_secret.public()));
         let seal = Seal::new(&seal_secret, &self.pki.seal_public(), self.site(), &id);
         let (key, csr) = request();
         let proven = self.pki.prove(&csr).unwrap();
@@ -186,12 +186,12 @@ fn key(number: u64) -> ReportKey {
 }
 
 impl Driver {
-    fn start(mut inbox: Intake, keys: Keys) -> Self {
+    fn start(mut inbox: Intake, admitted: Admitted) -> Self {
         let (running, mut run) = watch::channel(true);
         let (see, seen) = mpsc::unbounded_channel();
         let refuse: JoinRule = Box::new(|_| Err("no such token".into()));
         let joins = Arc::new(Mutex::new(refuse));
-        let (known, rule) = (keys.clone(), Arc::clone(&joins));
+        let (known, rule) = (admitted.clone(), Arc::clone(&joins));
         tokio::spawn(async move {
             while run.wait_for(|running| *running).await.is_ok() {
                 let Some(event) = inbox.next().await else { break };
@@ -215,7 +215,7 @@ impl Driver {
                 }
             }
         });
-        Self { keys, joins, running, seen }
+        Self { admitted, joins, running, seen }
     }
 
     /// The next event.

@@ -8,7 +8,8 @@
 //! retained. A broker that kept messages for an end that is away would deliver jobs of long ago; the greeting of the
 //! next connection says everything that still counts.
 //!
-//! Absent: reconnecting, and what is said (`muster_shared::segment`).
+//! Absent: reconnecting (`agent/core/src/reconnect.rs`; `controller/src/link/broker.rs`), and what is said
+//! (`shared/src/segment.rs`).
 
 mod error;
 mod tls;

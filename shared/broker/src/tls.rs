@@ -1,4 +1,7 @@
-//! TLS 1.3 towards a broker, and where none is in between, towards the controller itself.
+//! Decides which certificates are trusted: of a broker, and where none is in between, of the controller itself.
+//! TLS 1.3.
+//!
+//! Absent: which clients' certificates the controller trusts (`controller/src/link/direct/tls.rs`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,6 @@
 //! What an agent needs to know of the brokers between it and its controller.
+//!
+//! Absent: the connection through a broker (`agent/link/src/broker.rs`).
 
 use std::fmt;
 

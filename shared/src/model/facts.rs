@@ -1,4 +1,6 @@
 //! The facts of a server. `docs/facts.md` has the names under which operators see them.
+//!
+//! Absent: the bounds on facts (`wire/facts.rs`), and when they are sent (`agent/core/src/facts.rs`).
 
 use std::net::IpAddr;
 

@@ -5,7 +5,8 @@
 //! tell whether two tables are equal. `parse.rs` turns text into entries and checks prerequisites; `print.rs`
 //! turns entries into text.
 //!
-//! Absent: states and owners of rules (the controller's), OpenFlow and nftables (the agent's).
+//! Absent: states and owners of rules (`controller/flow/src/owner.rs`), OpenFlow (`agent/host/src/openflow.rs`)
+//! and nftables (`agent/host/src/nftables.rs`).
 
 mod batch;
 mod field;

@@ -1,5 +1,8 @@
 //! Messages between controller and agent. Every delivery is at least once; every effect is idempotent by
-//! (`resource`, `generation`, `attempt`).
+//! (`resource`, `generation`, `attempt`). [`JOB_TIMEOUT`] is the time of every job, beyond that of its type.
+//!
+//! Absent: the bytes and bounds of a message (`wire/convert.rs`), and when a failed job is tried again
+//! (`controller/engine/src/retry.rs`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

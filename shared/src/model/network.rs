@@ -4,8 +4,8 @@
 //! named twice. Each object keeps its path (`network_config[0].members[1]`) for later errors.
 //!
 //! Absent on purpose: unsupported features. Every object type and option of os-net-config is known by name
-//! (`support.rs`); unsupported ones are refused by that name, never ignored. The host checks whether a
-//! link exists.
+//! (`network/support.rs`); unsupported ones are refused by that name, never ignored. The host checks whether a
+//! link exists (`agent/host/src/net/target.rs`).
 
 mod bond;
 mod check;

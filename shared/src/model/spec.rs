@@ -1,4 +1,7 @@
 //! The common parts of desired states: actions, contents, claims, lanes.
+//!
+//! Absent: the claims and the lane of each type (`types.rs`), and who owns a claim
+//! (`controller/engine/src/claim.rs`).
 
 use std::fmt;
 

@@ -4,6 +4,8 @@
 //! A port announces a [`Beacon`]. Only the controller learns which port has which beacon, over the sealed
 //! link. So a node that reports a beacon has a cable to that port, or an accomplice with one: a link cannot
 //! be invented.
+//!
+//! Absent: the links that follow from it (`controller/intent/src/ports.rs`).
 
 use std::fmt;
 

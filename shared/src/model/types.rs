@@ -1,8 +1,9 @@
 //! Resource types on nodes: each is a file below, and one line of the list here. In the agent, each is a file
-//! of `muster-host` that implements the trait `Resource`.
+//! of `muster-host` that implements the trait `Resource`. A type's file decides its properties, claims and
+//! lane, whether its change can cut the node off, and whether its drift is corrected by default.
 //!
-//! Absent: types that the controller itself realises, and the notation of software configs and flow rules
-//! in templates.
+//! Absent: types that the controller itself realises (`controller/template/src/virtual_resource.rs`), and the
+//! notation of software configs and flow rules in templates (`controller/template/src/types.rs`).
 
 #[macro_use]
 mod list;

@@ -1,4 +1,7 @@
-//! The state of resources while no job works on them.
+//! Drift: the state of a resource while no job works on it, as an agent reports it.
+//!
+//! Absent: when an agent looks (`agent/core/src/watch.rs`), and whether drift is corrected
+//! (`controller/engine/src/correct.rs`).
 
 use crate::{Generation, ResourceId};
 

@@ -10,6 +10,8 @@
 //! | a higher one | packets are missing, and nobody sends them again: the session is over |
 //!
 //! After a new greeting both sides say again what was not acknowledged.
+//!
+//! Absent: what follows from an agent's first words on a connection (`controller/engine/src/session.rs`).
 
 use chacha20poly1305::aead::AeadInPlace as _;
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};

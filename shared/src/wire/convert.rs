@@ -1,4 +1,7 @@
-//! Between version 1 and the model; every bound on a field from outside is here.
+//! Messages between version 1 and the model, with their bounds.
+//!
+//! Absent: the bounds on facts (`facts.rs`) and flow tables (`flow.rs`), and those on a desired state
+//! (`check_bounds`, `model/types.rs`).
 
 use std::time::Duration;
 

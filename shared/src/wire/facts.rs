@@ -1,4 +1,7 @@
-//! Facts between version 1 and the model, with their bounds.
+//! Facts between version 1 and the model, with their bounds. Decides what is left out of facts that are too
+//! many (`fit_facts`).
+//!
+//! Absent: when facts are sent (`agent/core/src/facts.rs`).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -1,4 +1,6 @@
 //! Messages of flow tables between version 1 and the model, with their bounds.
+//!
+//! Absent: what the messages mean (`model/flow/message.rs`).
 
 use super::convert::{at_most, content_in, content_out, generation_in, generation_out};
 use super::{WireError, v1};

@@ -19,7 +19,7 @@ use super::store::{Tables, brief};
 /// What has happened in the present turn of the controller, before the tables became what they are.
 #[derive(Default)]
 pub struct SoFar {
-    /// Rows that went out of use: a job of theirs may have left before that, and is taken back in its turn.
+    /// Rows that went out of use: a job of theirs may have left before that, and is withdrawn in its turn.
     dropped: BTreeSet<u64>,
     /// Stacks that were laid out again under way.
     laid_out: BTreeSet<u64>,
@@ -120,7 +120,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
                 return Some(format!("a job for {node} leaves on a connection of somebody else"));
             }
             let (resource, generation) = (job.resource, job.generation);
-            // It may be taken back in the same turn.
+            // it may be withdrawn in the same turn.
             if let Some(wrong) = out_of_turn(shared, node, job, first, is_new) {
                 shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
             }

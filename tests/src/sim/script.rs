@@ -176,7 +176,7 @@ impl World {
                     }
                     End::Badly => failed("the script ended with status 1", true),
                     End::TooLate => failed("the script took longer than it may and was ended", true),
-                    End::Stopped => failed("the script was ended: its job was taken back", true),
+                    End::Stopped => failed("the script was ended: its job was withdrawn", true),
                 }
             }
         };

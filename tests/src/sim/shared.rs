@@ -71,7 +71,7 @@ pub struct Shared {
     pub sent: BTreeSet<(ResourceId, Generation)>,
     /// Their attempts.
     pub tried: BTreeSet<ReportKey>,
-    /// Jobs that must not be out unless they are taken back in the same turn.
+    /// Jobs that must not be out unless they are withdrawn in the same turn.
     pub suspects: Vec<Suspect>,
     /// Events of this turn so far.
     pub turn: SoFar,

@@ -32,7 +32,7 @@ const BY_ITS_PLAN: [&str; 13] = [
 const BY_OTHERS: [&str; 7] = [
     "Signal ",
     "signals received",
-    "was taken back",
+    "was withdrawn",
     "interrupted: a cancel or a newer operation",
     "marked unhealthy",
     "its rollout was aborted",

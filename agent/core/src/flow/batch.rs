@@ -1,4 +1,7 @@
-//! A batch from its arrival to its end. Absent: confirming and undoing it (`guard.rs`).
+//! A batch from its arrival to its end: decides whether it is refused, waits for its switch, or is applied.
+//!
+//! Absent: confirming and undoing it (`guard.rs`), and what the controller does after a refusal
+//! (`controller/flow/src/batch.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,6 @@
 //! The messages between the machine and the host for one device's table.
+//!
+//! Absent: those of jobs (`agent/core/src/face.rs`), and how the driver executes these (`agent/src/flows.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

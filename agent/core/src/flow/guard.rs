@@ -4,6 +4,9 @@
 //! The challenge is that of a change of the network (`challenge.rs`), and only one is open at a time.
 //! Undoing a batch needs no record of its own: the table has not changed yet, so it still holds the state
 //! before the batch.
+//!
+//! Absent: whether a device may carry the path to the controller (`agent/src/flows/management.rs`), and changes
+//! of the network (`jobs/confirm.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

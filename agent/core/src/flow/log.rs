@@ -1,5 +1,7 @@
 //! Writes to a device's log other than batches: ends by timeout, records that the disk refused before, a
 //! compacted log, and the end of the table.
+//!
+//! Absent: the log on disk (`agent/src/flow_log.rs`).
 
 use muster_shared::Generation;
 use muster_shared::model::flow::{EntryState, FlowId};

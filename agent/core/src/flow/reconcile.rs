@@ -1,9 +1,12 @@
-//! Compares each device with its table, and repairs differences.
+//! Decides when a device is compared with its table, and repairs what differs.
 //!
 //! A hint only wakes; the agent then compares the whole table. The agent repairs differing entries one by
 //! one, and compares once more. An entry that cannot be repaired is
 //! [`EntryState::Wrong`](muster_shared::model::flow::EntryState::Wrong), and the repair is repeated at
 //! growing intervals. No repair happens while a batch is being applied, confirmed or undone.
+//!
+//! Absent: the comparison of this table with the controller's (`controller/flow/src/reconcile.rs`), and whether
+//! a missing entry has ended by its timeout (`agent/src/flows/device.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

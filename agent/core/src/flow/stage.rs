@@ -1,4 +1,7 @@
-//! The stages of a batch, from its arrival to its end. See the diagram in the module above.
+//! The stages of a batch, from its arrival to its end, and the deadline of each. `flow.rs` has the diagram.
+//! Decides after a restart whether a batch is applied again or undone.
+//!
+//! Absent: how a batch gets from stage to stage (`batch.rs`, `guard.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,7 @@
 //! The desired entries of one device, by id, with their digests. The entries themselves are in the log.
+//!
+//! Absent: which entries are desired. The controller's table has the same name
+//! (`controller/flow/src/table.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

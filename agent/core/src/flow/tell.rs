@@ -1,4 +1,6 @@
-//! Reports on flow tables to the controller: states, and answers to its questions.
+//! Decides when the states of flow tables are reported to the controller, and answers its questions.
+//!
+//! Absent: what the controller makes of a report (`controller/flow/src/session.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

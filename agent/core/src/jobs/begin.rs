@@ -1,11 +1,13 @@
-//! Leads a job from its acceptance to its turn in its lane. The diagram has the phases of the whole way; `run.rs` and
-//! `end.rs` have the rest of it.
+//! Decides when a job begins: after its record and its content, and in its turn. Runs jobs again after a
+//! restart. The diagram has the phases of the whole way; `run.rs` and `end.rs` have the rest of it.
 //!
 //! ```text
 //!   Accepting ─Written─▶ Fetching ─▶ Queued ─turn─▶ Capturing ─▶ Recording ─Written─▶ Running ─▶ Ending
 //!        └──────────────────────────────▲ (both are left out where they are not needed) ▲
 //!                                       └────────────── after a restart                 └ delete
 //! ```
+//!
+//! Absent: the order within a lane (`lanes.rs`), and which restore must come first (`restore.rs`).
 
 use muster_shared::ResourceId;
 use muster_shared::model::{Action, Claim, Lane, Observed, Outcome, ReportKey};

@@ -1,6 +1,8 @@
-//! Jobs that change nothing on the host, and jobs that are ended before their time.
+//! Check jobs, which change nothing on the host.
 //!
 //! A check only compares; the last good state and the ownership of claims stay as they are.
+//!
+//! Absent: the withdrawal of a check (`withdraw.rs`).
 
 use muster_shared::model::{Action, Observed, Outcome, ReportKey};
 
@@ -32,25 +34,5 @@ impl Jobs {
                 turn,
             );
         }
-    }
-
-    /// Ends a job that may have begun, if its type allows that; otherwise the job runs to its end.
-    pub(super) fn interrupt(&mut self, key: ReportKey, turn: &mut Turn) {
-        let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))) else { return };
-        let outcome = match job.action {
-            Action::Check => Outcome::Withdrawn,
-            Action::Create | Action::Update | Action::Delete if job.spec.is_interruptible() => {
-                let reason = "interrupted: a cancel or a newer operation took its job back".into();
-                Outcome::Failed { reason, permanent: false }
-            }
-            Action::Create | Action::Update | Action::Delete | Action::Retain => return,
-        };
-        if let Some(accepted) = self.ledger.current(key.resource) {
-            self.lanes.withdraw(accepted.job.spec.lane(), accepted.order);
-        }
-        if self.current(key, |phase| matches!(phase, Phase::Running { .. })).is_some() {
-            turn.effects.push(Effect::Cancel(key));
-        }
-        self.end(key, outcome, turn);
     }
 }

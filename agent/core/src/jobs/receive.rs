@@ -1,7 +1,11 @@
-//! The controller's messages about jobs, and whether a job is new, old, known or wrong.
+//! Decides what becomes of the controller's messages about jobs. A job is accepted, refused, or answered from
+//! the ledger; a job that has not begun is replaced.
+//!
+//! Absent: withdrawals (`withdraw.rs`), and whether this controller is obeyed
+//! (`connection.rs` of the crate).
 
 use muster_shared::model::{ContentDigest, Job, Outcome, Report, ReportKey, Spec};
-use muster_shared::{Attempt, Generation, ResourceId};
+use muster_shared::{Generation, ResourceId};
 
 use super::phase::{Phase, Run};
 use super::{Jobs, Turn};
@@ -147,54 +151,6 @@ impl Jobs {
         self.report(Report { key, outcome }, turn);
     }
 
-    pub(crate) fn withdraw(&mut self, resource: ResourceId, generation: Generation, turn: &mut Turn) {
-        let newest = self.ledger.get(resource).and_then(Entry::newest).map(|(key, _)| key);
-        match newest {
-            Some(newest) if newest.generation > generation => {
-                let key = ReportKey { resource, generation, attempt: Attempt(0) };
-                self.report(Report { key, outcome: Outcome::Superseded { by: newest.generation } }, turn);
-            }
-            Some(newest) if newest.generation == generation => self.withdraw_known(newest, turn),
-            // The ledger remembers the withdrawal, so that the job is refused if it arrives late.
-            Some(_) | None => {
-                let key = ReportKey { resource, generation, attempt: Attempt(0) };
-                self.record_withdrawn(key, None, turn);
-            }
-        }
-    }
-
-    fn withdraw_known(&mut self, key: ReportKey, turn: &mut Turn) {
-        let Some(entry) = self.ledger.get(key.resource) else { return };
-        let is_it =
-            |accepted: &Option<Accepted>| accepted.as_ref().is_some_and(|accepted| accepted.job.key() == key);
-        if is_it(&entry.next) {
-            let job = self.ledger.edit(key.resource, |entry| entry.next.take());
-            self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)), turn);
-        } else if is_it(&entry.current) {
-            if self.runs.get(&key.resource).is_some_and(Run::may_have_begun) {
-                return self.interrupt(key, turn);
-            }
-            self.leave_queue(key.resource, None, turn);
-            self.runs.remove(&key.resource);
-            let job = self.ledger.edit(key.resource, |entry| entry.current.take());
-            self.record_withdrawn(key, job.map(|accepted| ledger::digest(&accepted.job)), turn);
-        } else if let Some(last) = &entry.last {
-            let outcome = last.outcome.clone();
-            // An outcome that is being written is reported once it is on disk.
-            if !self.ledger.is_ending(&key) {
-                self.report(Report { key, outcome }, turn);
-            }
-        }
-    }
-
-    fn record_withdrawn(&mut self, key: ReportKey, digest: Option<ContentDigest>, turn: &mut Turn) {
-        let order = self.ledger.next_order();
-        let outcome = Outcome::Withdrawn;
-        let report = Report { key, outcome: outcome.clone() };
-        self.ledger.edit(key.resource, |entry| entry.end(Ended { order, key, digest, outcome }));
-        self.ledger.write(key.resource, After::Ended { report, held: None }, turn.effects);
-    }
-
     pub(crate) fn acknowledge(&mut self, key: ReportKey, turn: &mut Turn) {
         let known = self
             .ledger
@@ -207,13 +163,18 @@ impl Jobs {
         }
     }
 
-    fn report(&mut self, report: Report, turn: &mut Turn) {
+    pub(super) fn report(&mut self, report: Report, turn: &mut Turn) {
         turn.connection.report(report, turn.effects);
     }
 
     /// Removes a job that has not begun from its lane and from fetching. The fetched content stays if the
     /// replacing job has this `content`.
-    fn leave_queue(&mut self, resource: ResourceId, content: Option<(ContentDigest, u64)>, turn: &mut Turn) {
+    pub(super) fn leave_queue(
+        &mut self,
+        resource: ResourceId,
+        content: Option<(ContentDigest, u64)>,
+        turn: &mut Turn,
+    ) {
         let Some(accepted) = self.ledger.current(resource) else { return };
         let (lane, order) = (accepted.job.spec.lane(), accepted.order);
         let fetched = stored(&accepted.job).filter(|fetched| content != Some(*fetched));

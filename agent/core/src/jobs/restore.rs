@@ -1,6 +1,6 @@
 //! Restores the state before a change: at once, again later, by the document's fallback, or after a restart.
 //!
-//! Absent: when to undo a change (`confirm.rs`), and how the host does it.
+//! Absent: when to undo a change (`confirm.rs`), and how the host does it (`agent/host/src/net/restore.rs`).
 
 use std::time::Duration;
 

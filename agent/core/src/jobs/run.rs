@@ -1,7 +1,8 @@
 //! A job runs: the host is told to begin, the agent reports progress, and the job ends with the host's answer or
 //! at its deadline.
 //!
-//! Absent: a change that can cut the node off, which `confirm.rs` guards.
+//! Absent: a change that can cut the node off, which `confirm.rs` guards, and the time that a job has
+//! (`JOB_TIMEOUT`, `shared/src/model/message.rs`). Commands run elsewhere (`agent/host/src/run.rs`).
 
 use muster_shared::model::{Job, Observed, Outcome, Progress, ReportKey, Up};
 use muster_shared::{MonoTime, ResourceId};

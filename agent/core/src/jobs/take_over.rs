@@ -1,7 +1,7 @@
 //! Records the present state and the owner of claims on disk before a job changes anything.
 //!
-//! Absent: the ownership of claims (`ledger/holding.rs`), and the state that a guarded change may
-//! touch (`confirm.rs`).
+//! Absent: who owns a claim afterwards (`ledger/holding.rs`), and the state that a guarded change may touch
+//! (`confirm.rs`).
 
 use muster_shared::model::{Action, ReportKey, Spec};
 

@@ -16,6 +16,9 @@
 //! A resource takes over all claims of another holding, including those it does not claim itself, and
 //! restores the latter with its own change: an address that moves from a bridge to its port must not be
 //! on both.
+//!
+//! Absent: whether a resource may have a claim that another one has. The controller decides that
+//! (`controller/engine/src/claim.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

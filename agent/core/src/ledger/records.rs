@@ -4,6 +4,8 @@
 //!   edit ─▶ write ─▶ Effect::Write ─Written─▶ what the write was for goes on
 //!                         └─────────refused─▶ stale ─heartbeat, room again─▶ write
 //! ```
+//!
+//! Absent: the write itself (`agent/src/driver/records.rs`), and what a full disk leads to (`disk_full.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

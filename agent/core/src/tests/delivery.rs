@@ -180,7 +180,7 @@ fn one_resource_never_has_two_jobs_running() {
 #[test]
 fn withdrawing() {
     let interrupted = Outcome::Failed {
-        reason: "interrupted: a cancel or a newer operation took its job back".into(),
+        reason: "interrupted: a cancel or a newer operation withdrew its job".into(),
         permanent: false,
     };
     let withdraw = |number| Down::Withdraw { resource: id(1), generation: generation(number) };

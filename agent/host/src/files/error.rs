@@ -1,4 +1,6 @@
-//! Why a file is not as desired, for the operator.
+//! Why a file is not as desired, for the operator, and whether a further attempt can help.
+//!
+//! Absent: when that attempt comes (`controller/engine/src/retry.rs`).
 
 use std::io;
 use std::path::{Path, PathBuf};

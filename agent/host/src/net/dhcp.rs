@@ -9,7 +9,8 @@
 //! folder for each link, which a reboot clears along with the client. The processes call `lease.sh` when
 //! their lease changes; the script is in the agent's state directory, since `/run` may be mounted `noexec`.
 //!
-//! Absent: DHCP itself. NetworkManager is told to leave such a link alone, as any other, and leases nothing.
+//! Absent: DHCP itself, and how long an address is waited for (`LEASE_WITHIN`, `net.rs`). NetworkManager is
+//! told to leave such a link alone, as any other, and leases nothing.
 
 mod process;
 

@@ -1,4 +1,6 @@
-//! Why the network could not be read or changed.
+//! Why the network could not be read or changed, and whether anything may have changed.
+//!
+//! Absent: whether a further attempt can help (`network_failed`, `agent/src/host.rs`).
 
 use std::error::Error;
 use std::fmt;

@@ -1,8 +1,8 @@
 //! The settings of ethtool(8), through generic netlink: features, rings, channels, coalescing, pause, speed.
 //!
 //! A setting has a name of Muster's, such as `rings/rx`, and a number. Settings that an interface does not
-//! report are left out, and so are features that cannot be changed. Absent: a document's wanted settings, and
-//! their values before.
+//! report are left out, and so are features that cannot be changed. Absent: which settings a document may name
+//! (`shared/src/model/network/ethtool.rs`), and their values before.
 
 mod asked;
 

@@ -1,4 +1,6 @@
 //! Executes steps, one after the other, and decides nothing.
+//!
+//! Absent: which steps, and their order (`plan.rs`).
 
 use thiserror::Error;
 

@@ -4,6 +4,8 @@
 //! Pure. Settings that the format cannot express are left out and listed, so that the rest of the server
 //! comes up. Open vSwitch restores its bridges and ports from its own database: only the links on top of them
 //! are written.
+//!
+//! Absent: which documents are exported, and the files (`agent/src/net/export.rs`).
 
 mod ifupdown;
 mod network_manager;

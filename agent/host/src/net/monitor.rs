@@ -5,7 +5,8 @@
 //! by the kernel also count as a hint; and while hints keep coming, they are read ever less often. Nothing is
 //! polled: without a change there is no wake-up, also where Open vSwitch is not installed.
 //!
-//! Absent: the changes themselves.
+//! Absent: the changes themselves, when the agent looks after a hint (`agent/core/src/watch.rs`), and hints of
+//! files and units (`watch.rs` of the crate).
 
 use std::ffi::OsStr;
 use std::fs::File;

@@ -3,6 +3,9 @@
 //! A NIC counts if it has a device and is no virtual function; it is active if it is up and has a carrier.
 //! NICs on the board (`em*`, `eth*`, `eno*`) come first, and 2 before 10. The devices are looked up in a
 //! directory like `/sys/class/net`, which can be replaced where links have no devices.
+//!
+//! Absent: the aliases of a mapping file (for people `agent/host/src/nic_aliases.rs`, for a document
+//! `shared/src/model/network/mapping.rs`).
 
 use std::fs;
 use std::path::Path;

@@ -4,6 +4,8 @@
 //! routes and rules, then old rules, routes and addresses, then the resolver, then removals. Exceptions,
 //! where the kernel allows only one of two objects at a time, are explained where they are planned. A target
 //! that is reached gives no step.
+//!
+//! Absent: what is wanted (`target.rs`), and what counts as drift (`verify.rs`).
 
 mod in_the_way;
 mod layer3;

@@ -4,6 +4,8 @@
 //! Any other link belongs to a program that would write it again (NetworkManager, resolvconf, …): the
 //! document is refused. `systemctl`, run without a shell and with a time limit, makes systemd-resolved
 //! reload: it is present wherever resolved is, and one call per change does not justify a D-Bus client.
+//!
+//! Absent: which steps are needed (`plan/resolver.rs`).
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};

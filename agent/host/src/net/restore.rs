@@ -1,5 +1,7 @@
 //! Restores the state before a change, and applies the document's fallback if that fails: as much as possible
 //! is done.
+//!
+//! Absent: when a change is undone, and how often that is tried (`agent/core/src/jobs/restore.rs`).
 
 use std::time::Duration;
 

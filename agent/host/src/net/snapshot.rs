@@ -3,6 +3,8 @@
 //! The type has two uses. The state before Muster is extended when a document first names a link, and
 //! restored on delete, link by link. An undo is taken right before one change and restores all that the
 //! change may touch, including side effects such as the loss of routes over a removed address.
+//!
+//! Absent: the restore (`restore.rs`), and the ledger's record (`agent/core/src/ledger/holding.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The target state of every link in question: the document's for the links it names, and the earlier state
 //! for links that only an older document named. A restore is the target without a document.
+//!
+//! Absent: the target that confirms `net apply` (`agent/src/net/confirm_target.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

@@ -1,4 +1,7 @@
-//! Desired ⊆ observed, or the places that differ.
+//! Decides whether the network is as wanted: names each place where the host differs from its target. Anything
+//! else on the host does not count.
+//!
+//! Absent: when drift is looked for (`agent/core/src/watch.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

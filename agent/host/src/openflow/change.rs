@@ -1,4 +1,5 @@
-//! A change: sends one bundle, and reads back the new entries.
+//! A change: sends one bundle, and reads back the new entries. Decides whether a rule of others in the same
+//! place is taken over, or refuses the change.
 //!
 //! ```text
 //!   meters ─▶ open ─▶ groups ─▶ rules ─▶ groups removed ─▶ close ─▶ (durable?) ─▶ commit ─▶ meters removed ─▶ read back

@@ -1,5 +1,8 @@
 //! Compares what a bridge holds with its desired entries. Two entries are equal if their forms are, which
 //! `form.rs` makes.
+//!
+//! Absent: which rules are ours (`FlowId::is_ours`, `shared/src/model/flow.rs`), and what is repaired
+//! (`agent/core/src/flow/reconcile.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

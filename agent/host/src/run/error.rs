@@ -1,4 +1,6 @@
-//! Reasons why the end of a run is unknown.
+//! Reasons why the end of a run is unknown, and whether a further attempt can help.
+//!
+//! Absent: a script that ran and failed (`agent/src/host/deployment.rs`).
 
 use std::io;
 

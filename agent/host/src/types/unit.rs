@@ -10,8 +10,10 @@
 //! agent keeps these beside the state before Muster ([`UnitBefore`]), because systemd does not know them.
 //!
 //! After a crash between the first and the last step, the next run takes the half-made state for the state
-//! before. It ends in the desired state all the same, or fails and reports this. Absent: units of users, and
-//! packages that contain units.
+//! before. It ends in the desired state all the same, or fails and reports this.
+//!
+//! Absent: whether a unit is restarted or reloaded (`unit/run.rs`), and restarts after a correction
+//! (`controller/engine/src/unit_restart.rs`). Absent too: units of users, and packages that contain units.
 
 mod error;
 mod journal;

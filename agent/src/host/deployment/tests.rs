@@ -68,7 +68,7 @@ fn a_run_that_did_not_says_why_and_is_not_tried_again() {
         (RunEnd::Exited(3), vec![], "the script ended with status 3:\nfirst\nlast"),
         (RunEnd::Killed(9), vec![], "the script was ended by signal 9:\nfirst\nlast"),
         (RunEnd::TimedOut, vec![], "the script took longer than 60 s and was ended:\nfirst\nlast"),
-        (RunEnd::Stopped, vec![], "the script was ended: its job was taken back:\nfirst\nlast"),
+        (RunEnd::Stopped, vec![], "the script was ended: its job was withdrawn:\nfirst\nlast"),
         (RunEnd::NotStarted("x".into()), vec![], "the script cannot be started: x:\nfirst\nlast"),
         (RunEnd::Exited(0), vec![("error", text("no\n"))], "the script left an error in output 'error':\nno"),
         (

@@ -1,4 +1,6 @@
-//! apply, delete, purge: send, then wait where asked to.
+//! `muster flow apply`, `delete`, `purge`: send, then wait where asked to, and say which lines of the file failed.
+//!
+//! Absent: how the controller carries the operation out (`controller/flow/src/operation.rs`).
 
 use std::io::Write;
 use std::time::Duration;

@@ -1,4 +1,7 @@
-//! submit, withdraw, purge: send, then wait where asked to.
+//! `muster intent submit`, `withdraw`, `purge`: send, then wait where asked to.
+//!
+//! Absent: what the controller refuses (`controller/engine/src/intent/request.rs`), and when an intent is no longer
+//! under way (`controller/intent/src/phase.rs`).
 
 use std::io::Write;
 use std::time::Duration;

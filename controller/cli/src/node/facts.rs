@@ -1,4 +1,6 @@
 //! `muster node facts`, as tables.
+//!
+//! Absent: the names of facts in selectors and templates (`controller/template/src/fact.rs`).
 
 use muster_api::node::{DiskView, FactsView, LinkFactsView, NeighbourView};
 use serde_json::Value;

@@ -1,4 +1,7 @@
-//! `muster node move`: a node goes to another site.
+//! `muster node move`: a node goes to another site. Makes the join token there, or takes a given one.
+//!
+//! Absent: which nodes may move (`controller/engine/src/moving.rs`), and the move of the agent
+//! (`agent/core/src/moving.rs`).
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, Read as _};

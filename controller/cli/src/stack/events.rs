@@ -1,4 +1,6 @@
 //! `stack events`: page after page, then what a watch announces.
+//!
+//! Absent: how many events are kept (`controller/src/store/bounds.rs`).
 
 use muster_api::stack::{EventRow, StackView};
 use serde_json::Value;

@@ -1,4 +1,7 @@
 //! `stack graph`: the dependencies, as a table, a document, Graphviz's language or a drawing.
+//!
+//! Absent: how dependencies arise (`controller/template/src/resolve/walk.rs`), and the drawing itself
+//! (`controller/cli/src/drawing.rs`).
 
 use std::collections::HashMap;
 

@@ -1,4 +1,7 @@
 //! `stack revisions` and `stack failures`, as tables.
+//!
+//! Absent: which revisions are kept (`controller/engine/src/operation.rs`), and which failures
+//! (`controller/engine/src/failure.rs`).
 
 use std::fmt::Write;
 

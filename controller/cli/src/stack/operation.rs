@@ -1,4 +1,7 @@
-//! create, update, delete, rollback: send, then wait where asked to.
+//! `muster stack create`, `update`, `delete`, `rollback`, `check`, `cancel`: send, then wait where asked to.
+//!
+//! Absent: when the wait ends (`controller/cli/src/wait.rs`), and whether the controller accepts the operation
+//! (`controller/engine/src/acceptance.rs`).
 
 use std::io::Write;
 use std::path::Path;

@@ -1,4 +1,7 @@
 //! `muster stack rollout …`, and how `stack show` draws where one is.
+//!
+//! Absent: how a rollout goes on, pauses and aborts (`controller/engine/src/rollout/machine.rs`), and its settings in a
+//! template (`controller/template/src/rollout.rs`).
 
 use clap::{Args, Subcommand};
 use hyper::Method;

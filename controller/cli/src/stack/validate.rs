@@ -1,4 +1,7 @@
 //! `stack validate`: the whole check of a template, on this host.
+//!
+//! Absent: what only the controller can refuse: claims, nodes, immutable parameters
+//! (`controller/engine/src/acceptance.rs`).
 
 use std::fmt::Write;
 use std::sync::Arc;

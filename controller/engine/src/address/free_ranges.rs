@@ -1,4 +1,7 @@
-//! Free numbers, as ranges. Taking and freeing a number costs the logarithm of the number of gaps.
+//! Free addresses of a subnet, as ranges of numbers. Taking and freeing a number costs the
+//! logarithm of the number of gaps.
+//!
+//! Absent: which port gets which address (`address.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,7 @@
-//! Rows of the address plan: their part in the plan, and their attributes.
+//! Puts networks, subnets and ports into the address plan, takes them out, and gives their rows
+//! attributes. A start builds the plan from these rows.
+//!
+//! Absent: which address a port gets, and why a request is refused (`address.rs`).
 
 use std::net::IpAddr;
 

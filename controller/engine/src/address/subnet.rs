@@ -1,4 +1,6 @@
 //! One subnet: the free addresses in its pools, and the ports that use the others.
+//!
+//! Absent: which subnet a port's address comes from (`address.rs`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -38,7 +38,7 @@ impl Jobs {
             // something new.
             self.graph.not_failed(slot);
             self.graph.leave_hook(slot);
-            self.take_back(slot);
+            self.withdraw(slot);
         }
         self.visit_first(id);
     }

@@ -6,6 +6,8 @@
 //!                                                                                                       │
 //!                                       sends, answers, ends of jobs ◀──────── effects ◀────────────────┘
 //! ```
+//!
+//! Absent: all decisions about tables (`controller/flow/src/lib.rs`), and flow rules of stacks (`flow_row.rs`).
 
 mod site;
 mod view;

@@ -1,4 +1,5 @@
-//! The site as flow tables see it.
+//! Answers what flow tables ask about the rest of the site: claims, owners, nodes, bridges, and
+//! what a restored site holds. The questions are the trait `Site` in `controller/flow/src/site.rs`.
 
 use std::collections::BTreeSet;
 

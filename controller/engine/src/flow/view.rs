@@ -1,4 +1,6 @@
-//! Flow tables as operators see them.
+//! Flow tables as operators see them, with the site's names of owners and nodes.
+//!
+//! Absent: what a view has (`controller/flow/src/view.rs`).
 
 use muster_flow::{
     DeviceView, FlowOperationView, FlowRows, FlowStanding, Flows, Owner, Site as _, StatsView,

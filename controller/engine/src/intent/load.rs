@@ -1,4 +1,6 @@
 //! Intents after a start: first the network as last reported, then the intents on it.
+//!
+//! Absent: which intents stay as they are after a start (`controller/intent/src/manager/load.rs`).
 
 use muster_flow::IntentWrites;
 use muster_intent::manager::SettledPort;

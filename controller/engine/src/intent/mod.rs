@@ -10,7 +10,8 @@
 //! **Invariants.** A rule of an intent is owned by that intent from its first write until it is off
 //! its device. Changes of the manager are durable before a write that follows from them leaves.
 //!
-//! Absent: paths, rules and their order (`muster-intent`).
+//! Absent: paths, rules and their order (`controller/intent/src/manager.rs`), and who may change an
+//! intent (`intent/request.rs`).
 
 mod load;
 mod request;
@@ -56,7 +57,7 @@ pub(crate) struct Intents {
 }
 
 impl Intents {
-    /// See [`Engine::leftovers`](crate::Engine::leftovers).
+    /// See [`View::leftovers`](crate::View::leftovers).
     pub fn leftovers(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let own = [
             ("intents of rows", self.owners.len()),

@@ -1,4 +1,7 @@
-//! Requests of operators for intents. A resource's intent can be changed only by its stack.
+//! Requests of operators for intents: decides who may submit, withdraw or purge one. A resource's
+//! intent can be changed only by its stack.
+//!
+//! Absent: what a request does to an intent (`controller/intent/src/manager/request.rs`).
 
 use muster_intent::manager::{IntentNo, IntentRefused, IntentView, Wish};
 use muster_intent::phase::{Request as Asked, State};

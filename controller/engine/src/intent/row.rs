@@ -1,6 +1,8 @@
 //! Resources that are links, hosts and intents. The controller realises them. A link or a host
 //! exists at once. An intent's resource waits until the intent is installed; its removal waits
 //! until no rule is left.
+//!
+//! Absent: how an intent is installed or removed (`controller/intent/src/manager/work.rs`).
 
 use std::time::Duration;
 
@@ -119,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// Takes back what the row of a link or host declared.
+    /// Retracts what the row of a link or host declared.
     pub(crate) fn retract_link_and_host(&mut self, slot: Slot) {
         self.retract_host(slot);
         let row = &self.graph().rows[slot];

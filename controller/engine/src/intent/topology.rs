@@ -1,4 +1,6 @@
 //! The network as agents report it: passed on to the intents' machine, and reported to stacks.
+//!
+//! Absent: which devices, links and hosts follow from a report (`controller/intent/src/ports.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

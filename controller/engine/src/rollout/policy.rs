@@ -1,4 +1,8 @@
-//! The policy of a rollout.
+//! The policy of a rollout in numbers: batch, canary and failures for so many members, for a proven
+//! revision, and for a return to a COMPLETE one.
+//!
+//! Absent: properties and their defaults (`controller/template/src/rollout.rs`), and what the
+//! numbers stop (`rollout/machine.rs`).
 
 use std::time::Duration;
 

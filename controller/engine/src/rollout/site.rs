@@ -43,7 +43,7 @@ impl Rollouts {
         self.by_stack.contains_key(&stack)
     }
 
-    /// See [`Engine::leftovers`](crate::Engine::leftovers).
+    /// See [`View::leftovers`](crate::View::leftovers).
     pub fn len(&self) -> usize {
         self.by_stack.len()
     }

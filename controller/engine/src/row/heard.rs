@@ -1,4 +1,7 @@
-//! The meaning of a report for its row. Pure; a table test has a row for each case.
+//! The meaning of a report for its row: done, failed, withdrawn, or old. Pure; a table test has a
+//! row for each case.
+//!
+//! Absent: what follows from it (`report.rs`).
 
 use muster_shared::model::{Action, Observed, Outcome, Report};
 use muster_shared::{Attempt, Generation};
@@ -34,8 +37,8 @@ pub(crate) enum Heard {
 enum LastJob {
     /// The agent may have the job.
     Out,
-    /// The agent may have the job, and was asked not to start it.
-    TakenBack,
+    /// The job is being withdrawn: the agent may have it, and was asked not to start it.
+    Withdrawing,
     /// An attempt has ended, and the next one was not sent.
     BetweenAttempts,
     /// The controller gave the job up. The agent may still have done it.
@@ -48,7 +51,7 @@ impl Row {
     fn standing(&self) -> LastJob {
         match self.work.as_ref().map(|work| work.state) {
             Some(WorkState::Sent | WorkState::Running | WorkState::Settling) => LastJob::Out,
-            Some(WorkState::Withdrawing) => LastJob::TakenBack,
+            Some(WorkState::Withdrawing) => LastJob::Withdrawing,
             Some(WorkState::Backoff) => LastJob::BetweenAttempts,
             Some(WorkState::Queued | WorkState::NodeAway) if self.attempt > 0 => LastJob::BetweenAttempts,
             Some(WorkState::Queued | WorkState::NodeAway) | None => {
@@ -69,13 +72,13 @@ impl Row {
         let is_present = key.attempt == Attempt(self.attempt);
         let checks = self.action == Some(Action::Check);
         match (self.standing(), outcome) {
-            (LastJob::Out | LastJob::TakenBack, Outcome::Superseded { by }) => Heard::Superseded(by),
+            (LastJob::Out | LastJob::Withdrawing, Outcome::Superseded { by }) => Heard::Superseded(by),
             // A withdrawal counts for any attempt: the last one may never have reached the agent.
-            (LastJob::Out | LastJob::TakenBack, Outcome::Withdrawn) => Heard::Withdrawn,
-            (LastJob::TakenBack, Outcome::Done(_)) if checks => Heard::InSync,
-            (LastJob::TakenBack, Outcome::Done(observed)) => Heard::Done(observed),
+            (LastJob::Out | LastJob::Withdrawing, Outcome::Withdrawn) => Heard::Withdrawn,
+            (LastJob::Withdrawing, Outcome::Done(_)) if checks => Heard::InSync,
+            (LastJob::Withdrawing, Outcome::Done(observed)) => Heard::Done(observed),
             (
-                LastJob::TakenBack,
+                LastJob::Withdrawing,
                 Outcome::Failed { reason, .. } | Outcome::NoRoom { reason } | Outcome::Differs { reason, .. },
             ) => Heard::Interrupted { reason },
             // The late success of an earlier attempt makes the next one unnecessary.

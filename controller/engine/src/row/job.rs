@@ -1,5 +1,7 @@
 //! Changes of a row by its job, from the decision to the outcome, and changes of a virtual resource
 //! without a job.
+//!
+//! Absent: which job a row gets (`row/needed.rs`), and when it is sent or withdrawn (`job.rs`).
 
 use std::collections::BTreeMap;
 
@@ -120,7 +122,7 @@ impl Row {
             None => {
                 (row.cause, row.status, row.definition) = (Cause::Traversal, Some(Status::Failed), 0);
                 row.reason.get_or_insert_with(|| {
-                    "its job was taken back: it is applied again when it is wanted".into()
+                    "its job was withdrawn: it is applied again when it is wanted".into()
                 });
             }
         }

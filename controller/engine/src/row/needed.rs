@@ -1,4 +1,9 @@
-//! The step from a row to its wanted state. Pure: a visit and a preview call the same function.
+//! Decides the step from a row to its wanted state: nothing, create, update in place, compare, or
+//! replace. Pure: a visit and a preview call the same function.
+//!
+//! Absent: which changed properties need a replacement (`needs_replacement` in
+//! `controller/template/src/desired.rs` and `shared/src/model/types.rs`), and which jobs a newer
+//! operation withdraws (`derive.rs`, `visit.rs`).
 
 use muster_shared::model::Action;
 use muster_template::{Desired, Kind};

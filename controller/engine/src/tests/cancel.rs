@@ -22,7 +22,7 @@ fn statuses(bed: &Bed) -> Vec<String> {
 }
 
 #[test]
-fn what_was_not_begun_is_taken_back() {
+fn what_was_not_begun_is_withdrawn() {
     let mut bed = Bed::new(1);
     bed.create(template(THREE)).unwrap();
     bed.run_at(&node(0), 0);
@@ -34,7 +34,7 @@ fn what_was_not_begun_is_taken_back() {
     assert_eq!(bed.tables.events[4..], ["stack CREATE_FAILED", "b CREATE_FAILED"]);
     assert_eq!(
         bed.tables.reasons.last().unwrap(),
-        "CREATE was taken back before it began: the operation was cancelled"
+        "CREATE was withdrawn before it began: the operation was cancelled"
     );
     bed.restart();
     bed.connect(&node(0));
@@ -141,7 +141,7 @@ fn every_job_whose_beginning_is_told_has_an_end_that_is_told() {
         };
         bed.idle();
         let ends = |name: &str| told(&bed, name).iter().find(|line| !line.contains("IN_PROGRESS")).cloned();
-        let back = |when: &str| Some(format!("CREATE_FAILED CREATE was taken back before it {when}: {why}"));
+        let back = |when: &str| Some(format!("CREATE_FAILED CREATE was withdrawn before it {when}: {why}"));
         let of = |name: &str, line: Option<String>| line.map(|line| format!("{name} {line}"));
         assert_eq!(ends("run"), Some(format!("run CREATE_FAILED {BOTH}")));
         assert_eq!(ends("wait"), of("wait", back("began")));
@@ -157,7 +157,7 @@ fn every_job_whose_beginning_is_told_has_an_end_that_is_told() {
     bed.idle();
     bed.check().unwrap();
     bed.cancel().unwrap();
-    let end = format!("a CHECK_FAILED CHECK was taken back unanswered: {CANCELLED}");
+    let end = format!("a CHECK_FAILED CHECK was withdrawn unanswered: {CANCELLED}");
     assert_eq!(told(&bed, "a").last(), Some(&end));
 }
 

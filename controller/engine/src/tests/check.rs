@@ -163,7 +163,7 @@ fn a_node_that_is_away_is_waited_for_until_the_time_is_over() {
     bed.ran.clear();
     bed.connect(&node(1));
     bed.idle();
-    assert!(bed.ran.is_empty(), "the question was taken back");
+    assert!(bed.ran.is_empty(), "the question was withdrawn");
     bed.check().unwrap();
     bed.idle();
     assert_eq!(bed.status(), "CHECK_COMPLETE");

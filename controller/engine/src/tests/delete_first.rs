@@ -120,7 +120,7 @@ fn a_newer_operation_in_the_first_stage() {
 }
 
 #[test]
-fn what_an_earlier_operation_has_under_way_is_taken_back() {
+fn what_an_earlier_operation_has_under_way_is_withdrawn() {
     let mut bed = bed("a: x=1");
     bed.update(template("a: x=1\n b: x=1\n c: x=1")).unwrap();
     bed.delete_first(template("b: x=1\n c: x=2"), false).unwrap();

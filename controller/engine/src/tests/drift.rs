@@ -161,7 +161,7 @@ fn what_failed_is_not_taken_for_what_was_applied_before() {
 }
 
 #[test]
-fn what_is_seen_before_a_job_is_sent_counts_if_the_job_is_taken_back() {
+fn what_is_seen_before_a_job_is_sent_counts_if_the_job_is_withdrawn() {
     let limits = Limits { in_flight_per_node: 1, ..Limits::default() };
     let mut bed = Bed::with(1, limits);
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-0")).unwrap();

@@ -113,7 +113,7 @@ fn a_newer_operation_begins_with_all_hooks_set() {
     bed.create(under(template("a: x=1\n b: x=1 | a"), hooks)).unwrap();
     bed.clear("a", Hook::PreCreate).unwrap();
     bed.update(under(template("a: x=2\n b: x=1 | a"), hooks)).unwrap();
-    assert_eq!(waiting(&bed), ["a pre-create"], "taken back before it began: it waits again");
+    assert_eq!(waiting(&bed), ["a pre-create"], "withdrawn before it began: it waits again");
     bed.clear("a", Hook::PreCreate).unwrap();
     bed.idle();
     assert_eq!(waiting(&bed), ["a post-create"]);

@@ -83,7 +83,7 @@ fn rows_that_are_gone_hold_nobody_up_who_waits_for_room() {
     let mut bed = Bed::with(1, Limits { in_flight_per_stack: 1, ..Limits::default() });
     bed.create(template("a: x=1\n b: x=1\n c: x=1")).unwrap();
     bed.run_at(&node(0), 0);
-    bed.delete().unwrap(); // b is taken back, c goes at once, a waits for room behind it
+    bed.delete().unwrap(); // b is withdrawn, c goes at once, a waits for room behind it
     bed.idle();
     assert_eq!((bed.status().as_str(), bed.reality().len()), ("gone", 0));
 }

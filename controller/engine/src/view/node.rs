@@ -73,7 +73,7 @@ impl View<'_> {
         self.known_nodes().into_iter().map(|node| node.view).collect()
     }
 
-    /// As [`Engine::node_views`], with facts. Selecting by facts reads up to 64 KiB of each node,
+    /// As [`View::node_views`], with facts. Selecting by facts reads up to 64 KiB of each node,
     /// so callers do that outside of the engine.
     pub fn known_nodes(&self) -> Vec<KnownNode> {
         self.node_page(None, usize::MAX)

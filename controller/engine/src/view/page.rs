@@ -100,7 +100,7 @@ impl View<'_> {
         self.graph.stacks.after(after).map(|stack| self.short_view(stack)).take(most).collect()
     }
 
-    /// The next nodes by name, as [`Engine::known_nodes`] has them.
+    /// The next nodes by name, as [`View::known_nodes`] has them.
     pub fn node_page(&self, after: Option<&NodeId>, most: usize) -> Vec<KnownNode> {
         let (drifted, conflicts) = (self.drifted_on_nodes(), self.mac_conflicts());
         let known = |it| self.known_node(it, &drifted, &conflicts);

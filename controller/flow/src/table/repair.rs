@@ -1,6 +1,6 @@
 //! What a comparison found on the device: entries that it holds otherwise than the table, and strays.
 //!
-//! Absent: the comparison itself, which is in `reconcile`.
+//! Absent: the comparison itself (`reconcile.rs`).
 
 use std::sync::Arc;
 

@@ -1,4 +1,7 @@
-//! A path between two devices that meets an intent's constraints.
+//! Decides the path between two devices that meets an intent's constraints: which links may be on
+//! it, and which constraint, such as bandwidth, leaves no path.
+//!
+//! Absent: what each link has left (`reservations.rs`), and the search (`path_search.rs`).
 
 use crate::compile::{CompileError, Compiler};
 use crate::intent::{Constraints, LinkTypes};

@@ -1,4 +1,7 @@
-//! Paths → rules.
+//! Makes the rules of a path: what each device matches, its outputs, VLAN labels, and rules that
+//! keep LLDP from being forwarded.
+//!
+//! Absent: the order in which rules change (`stages.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

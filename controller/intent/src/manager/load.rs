@@ -1,4 +1,7 @@
 //! Records of an intent and of the network that survive a restart. They use names, not numbers.
+//! Decides which intents stay as they are after a start.
+//!
+//! Absent: the whole order of a start (`controller/engine/src/intent/load.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

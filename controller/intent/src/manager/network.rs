@@ -1,5 +1,8 @@
 //! The network as agents and operators report it. A port that goes down counts at once; one that
 //! comes back waits for a while (`damping.rs`).
+//!
+//! Absent: which links follow from the beacons of ports (`ports.rs`), and which intents a change
+//! concerns (`track.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

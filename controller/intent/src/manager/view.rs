@@ -1,4 +1,4 @@
-//! Views for operators.
+//! Intents and the network as operators see them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,8 @@
-//! Moves an intent from the placed rules to the wanted ones, stage by stage.
+//! Moves an intent from the placed rules to the wanted ones, stage by stage. If a stage fails, the
+//! intent returns to the path before or its rules are removed, and it is tried again later.
+//!
+//! Absent: the steps of each stage (`stages.rs`), and the pause before a retry (`Held::pause`,
+//! `manager.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! Where hosts are, as operators declare and agents see them.
+//! Where hosts are: decides which statement counts, as operators declare and agents see them.
 //!
-//! Absent: how many hosts there may be, which is in `host`.
+//! Absent: how many hosts there may be, and the statements themselves (`host.rs`).
 
 use muster_shared::NodeId;
 use muster_shared::model::flow::DeviceName;

@@ -1,4 +1,7 @@
-//! What comes from the broker, to whom it is for.
+//! Hands each packet from the broker to the connection of its node or to a joiner, and bounds how many of these there
+//! are.
+//!
+//! Absent: when a node's connection over a broker begins and ends (`talk.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,8 +1,12 @@
-//! One connection of a node over a broker: packets in, packets out, and every bound on time.
+//! One connection of a node over a broker: packets in, packets out, and every bound on time. Decides after what silence
+//! the connection ends.
 //!
 //! As with the direct endpoint there is one task for each, which waits for its own queue and its own inbox only, and
 //! for the broker's one connection. The node's window holds it back: a packet is acknowledged once the driver has
 //! taken it.
+//!
+//! Absent: the same for the direct endpoint (`link/direct/session.rs`), and what follows for the node
+//! (`controller/engine/src/node_away.rs`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,10 +29,9 @@ use crate::link::nodes::Nodes;
 use crate::link::outbound::Outbound;
 use crate::link::reason::{Reason, Refusal};
 use crate::link::registry::Peer;
+use crate::link::silence;
 use crate::random::random;
 
-/// An agent says something each 61 s; one and a half of that, as MQTT has it for its own connections.
-const SILENCE: Duration = Duration::from_secs(92);
 /// From a greeting to the first packet of its session.
 const GREETED_WITHIN: Duration = Duration::from_secs(30);
 /// What may wait for one node, as with the direct endpoint.
@@ -175,8 +178,7 @@ async fn admit<'a>(
     first: Heard,
     mut heard: mpsc::Receiver<Heard>,
 ) -> Result<(Connected, Talk<'a>, Begun), End> {
-    let unknown = || Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
-    let key = nodes.common.keys.get(node).ok_or_else(unknown)?;
+    let key = nodes.common.admitted.admit(node)?;
     let mut end = ControllerEnd::new(nodes.pki.seal(node, &key));
     let mut window = Window::default();
     let begun = greet(nodes, voice, first, &mut heard, &mut end, &mut window).await?;
@@ -398,7 +400,7 @@ impl<'a> Talk<'a> {
     }
 
     fn silent_at(&self) -> Option<Instant> {
-        self.waiting.is_none().then(|| self.last_heard + SILENCE)
+        self.waiting.is_none().then(|| self.last_heard + silence::OVER_A_BROKER)
     }
 
     fn lost_at(&self) -> Option<Instant> {

@@ -1,4 +1,9 @@
-//! A connection from its socket to its session and its end: handshake, identity, CONNECT, CONNACK.
+//! A connection from its socket to its session and its end: handshake, identity, CONNECT, CONNACK. Decides whether a
+//! node comes in: by its certificate, its key and the lease. Decides after what silence its connection ends
+//! (`welcome`).
+//!
+//! Absent: which keys are valid (`link/keys.rs`), and what follows from the end of a connection
+//! (`controller/engine/src/node_away.rs`).
 
 use std::io;
 use std::net::IpAddr;
@@ -24,6 +29,7 @@ use crate::link::inbox::NodeInbox;
 use crate::link::outbound::Outbound;
 use crate::link::reason::{Reason, Refusal};
 use crate::link::registry::Peer;
+use crate::link::silence;
 use crate::pki::is_bound_to;
 
 /// Publishes that our side takes unacknowledged. Each publish is delivered before the next is read,
@@ -200,8 +206,7 @@ async fn greet_node(
     incoming.waits_for_us();
     let tenure = &shared.nodes.common.tenure;
     shared.nodes.may_enter().await.inspect_err(|_| tenure.sends_away(node))?;
-    let unknown = Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked");
-    let key = shared.nodes.common.keys.get(node).ok_or(unknown)?;
+    let key = shared.nodes.common.admitted.admit(node)?;
     if !is_bound_to(serial, &key) {
         return Err(
             Refusal::new(Reason::NotAuthorized, "another server has joined under that name since").into()
@@ -319,7 +324,7 @@ fn welcome(shared: &Shared, stream: &mut Stream, connect: &Connect, max: usize) 
             authentication_data: None,
         }),
     }));
-    ours.unwrap_or(wanted) * 3 / 2
+    silence::on_a_connection(ours.unwrap_or(wanted))
 }
 
 /// Refuses a client that was not let in.

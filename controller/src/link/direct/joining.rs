@@ -1,4 +1,6 @@
-//! The inbox of a client without a certificate.
+//! A client without a certificate: one request and one answer for each connection.
+//!
+//! Absent: the answer itself (`link/joining.rs`).
 
 use std::sync::Arc;
 

@@ -3,6 +3,8 @@
 //! There are two bounds. Connections that are not admitted yet: [`room`](super::room) chooses the one that
 //! must leave for a newcomer. Clients without a certificate: one per address. An address is an IPv4 address
 //! or an IPv6 /64, as one host gets.
+//!
+//! Absent: whether a known node comes in (`connection.rs`).
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};

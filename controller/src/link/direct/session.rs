@@ -1,7 +1,11 @@
-//! An admitted connection: packets in, packets out, and every bound on time.
+//! An admitted connection: packets in, packets out, and every bound on time. Ends it when the client is silent, or does
+//! not read its output.
 //!
 //! One task per connection. The task waits only for its own socket, its own queue and its
 //! [`Inbox`]. While the inbox is full it does not read, so that only this client is held up.
+//!
+//! Absent: how long the client may be silent (`welcome` in `connection.rs`), and the same over a broker
+//! (`link/broker/talk.rs`).
 
 use std::collections::VecDeque;
 use std::convert::Infallible;

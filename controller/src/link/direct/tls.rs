@@ -1,5 +1,7 @@
-//! TLS 1.3 with the site's CA on both sides. A client may connect without a certificate; its rights are not
-//! decided here.
+//! TLS 1.3 with the site's CA on both sides, and when the server's certificate is renewed. A client may connect without
+//! a certificate.
+//!
+//! Absent: the rights of a client (`connection.rs`), and how long a certificate is valid (`pki.rs`).
 
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -18,7 +18,7 @@
 
 mod convert;
 mod error;
-mod lock;
+mod new_connection;
 mod server;
 mod tls;
 mod wait;
@@ -106,7 +106,7 @@ struct State {
     /// The serial of a commit whose outcome is unknown.
     doubt: Option<u64>,
     /// Sessions on the server, the last one being this: a former one may outlive its connection.
-    backends: Vec<lock::Backend>,
+    backends: Vec<new_connection::Backend>,
     /// What is being written, for errors.
     change: Option<Arc<str>>,
 }
@@ -226,7 +226,7 @@ impl Link {
         self.alive()?;
         self.settle()?;
         let client = self.client()?;
-        let sql = format!("BEGIN; {}", lock::lease_of(term));
+        let sql = format!("BEGIN; {}", new_connection::lease_of(term));
         let answers = self.wait(client.simple_query(&sql))?;
         if answers.iter().any(|answer| matches!(answer, SimpleQueryMessage::Row(_))) {
             return Ok(());
@@ -238,7 +238,7 @@ impl Link {
 
     /// Ends the session that holds the site's lock.
     pub fn end_holder(&self) -> Result<(), StoreError> {
-        lock::end_holder(self)
+        new_connection::end_holder(self)
     }
 
     fn commit(&self) -> Result<(), StoreError> {
@@ -309,7 +309,7 @@ impl Link {
             pending: VecDeque::new(),
             pending_bytes: 0,
         });
-        lock::settle(self).inspect_err(|_| self.state.borrow_mut().session = None)
+        new_connection::settle(self).inspect_err(|_| self.state.borrow_mut().session = None)
     }
 
     fn has_session(&self) -> bool {

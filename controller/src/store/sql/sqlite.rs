@@ -1,4 +1,6 @@
-//! SQLite: one writer, WAL, a full fsync per commit.
+//! SQLite: one writer, WAL, a full fsync per commit, and how long a commit waits for another program's lock.
+//!
+//! Absent: how long the driver tries such a commit again (`driver/turn.rs`).
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;

@@ -3,6 +3,8 @@
 //! The rules are those of Heat's `environment_util`: texts and lists are appended, maps updated; with
 //! `deep_merge` also values inside maps. Values of different kinds, at which Heat would stop, and numbers or
 //! booleans, whose merge makes no sense, are refused with a reason.
+//!
+//! Absent: which strategy a parameter has (`strategy.rs`).
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,6 @@
-//! Parses the text of one environment.
+//! Parses the text of one environment: its sections, `parameters` and `parameter_defaults`.
+//!
+//! Absent: the order of several environments (`controller/template/src/environment.rs`).
 
 use std::collections::BTreeMap;
 

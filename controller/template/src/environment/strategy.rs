@@ -1,4 +1,6 @@
 //! `parameter_merge_strategies`: how a value is combined with that of an earlier environment.
+//!
+//! Absent: the merge itself (`merge.rs`).
 
 use std::collections::BTreeMap;
 

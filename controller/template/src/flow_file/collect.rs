@@ -1,4 +1,7 @@
 //! Collects the items of a flow file into stages.
+//!
+//! Absent: the words of a rule (`shared/src/model/flow/parse.rs`), and the order of stages at the devices
+//! (`controller/flow/src/operation.rs`).
 
 use std::collections::BTreeMap;
 

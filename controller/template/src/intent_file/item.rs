@@ -1,4 +1,6 @@
-//! One intent, as a map in the notation of an intent file.
+//! One intent, as a map in the notation of an intent file, and the default of its priority.
+//!
+//! Absent: its constraints (`constraint.rs`), and whether it can be installed (`controller/intent/src/compile.rs`).
 
 use std::sync::Arc;
 

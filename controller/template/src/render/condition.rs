@@ -1,4 +1,7 @@
-//! Conditions: what holds is known from parameters alone.
+//! Whether a condition is true, which is known from parameters alone; and `if`, the stack's name, and
+//! `resource_facade`.
+//!
+//! Absent: what follows for the resources (`controller/template/src/existence.rs`).
 
 use serde_json::Value;
 

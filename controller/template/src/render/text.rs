@@ -1,4 +1,4 @@
-//! `str_replace` with its strict kin, and `list_join`.
+//! `str_replace`, `str_replace_strict`, `str_replace_vstrict` and `list_join`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;

@@ -1,4 +1,6 @@
 //! `yaql`: an expression that is a literal text is parsed along with the template.
+//!
+//! Absent: the language itself (`controller/template/src/yaql.rs`).
 
 use serde_json::Value;
 

@@ -1,5 +1,8 @@
 //! Dependencies within an address plan that the template expresses by names only: a port comes after the
 //! subnets of its network, and both after the network. As in Heat.
+//!
+//! Absent: ports in nested templates and mapped types (`tree/expand/address.rs`), and the addresses themselves
+//! (`controller/engine/src/address.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! The outputs of a deployment, as far as the template shows them: those that its config declares.
+//!
+//! Absent: the section `outputs` of a template (`parse.rs`), and the values (`controller/engine/src/deployment.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

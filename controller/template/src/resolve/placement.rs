@@ -1,7 +1,7 @@
 //! Checks that only an operator's input places resources: a server's own facts must not choose a node.
 //!
-//! The walk refuses a fact in the property itself; this module refuses one that arrives through
-//! other resources.
+//! The walk (`walk.rs`) refuses a fact in the property itself. This file refuses a fact that arrives through other
+//! resources.
 //!
 //! Absent: values through a nested stack's parameters and outputs, and outputs of deployments.
 

@@ -1,4 +1,7 @@
 //! The members of groups and chains: their number, their types, and their batches.
+//!
+//! Absent: the wait between two batches (`controller/engine/src/pause.rs`), and rollouts of a `for_each`
+//! (`controller/template/src/rollout.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

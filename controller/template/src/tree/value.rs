@@ -1,4 +1,6 @@
 //! Values in a tree: parameters from another stack, outputs that stand for resources, members of groups.
+//!
+//! Absent: the value of an expression within one template (`render.rs`).
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};

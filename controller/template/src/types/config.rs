@@ -1,4 +1,7 @@
-//! `OS::Heat::SoftwareConfig`, `OS::Heat::StructuredConfig` and `OS::Heat::SoftwareComponent`.
+//! `OS::Heat::SoftwareConfig`, `OS::Heat::StructuredConfig` and `OS::Heat::SoftwareComponent`: their properties.
+//!
+//! Absent: the config itself (`controller/template/src/config.rs`), and its inputs and steps on a node
+//! (`deployment.rs`).
 
 use muster_shared::model::DeploymentOutput;
 use serde_json::{Map, Value};

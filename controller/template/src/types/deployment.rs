@@ -1,6 +1,9 @@
 //! `OS::Heat::SoftwareDeployment`, `OS::Heat::StructuredDeployment`, and groups of them.
 //!
 //! A deployment names its config by id. [`Site`] provides the config and the stack's name.
+//!
+//! Absent: the lookup of the config and the attributes of a run (`controller/engine/src/deployment.rs`), and the run
+//! itself (`agent/src/host/deployment.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

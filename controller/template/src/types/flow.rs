@@ -2,6 +2,9 @@
 //! entries of a device's flow table.
 //!
 //! The model's parser reads the words of rules. Here its errors get their place in the template.
+//!
+//! Absent: two resources that want one rule (`controller/engine/src/claim.rs`), and the write to the table
+//! (`controller/flow/src/resource.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,6 @@
-//! `OS::Heat::ResourceGroup` and `OS::Heat::ResourceChain`: properties as written. The tree computes
-//! the members.
+//! `OS::Heat::ResourceGroup` and `OS::Heat::ResourceChain`: properties as written.
+//!
+//! Absent: the members and their batches (`tree/group_members.rs`).
 
 use serde_json::Value;
 

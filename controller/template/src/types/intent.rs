@@ -3,6 +3,8 @@
 //!
 //! The intent file's parser reads points, constraints and whole intents. Here its errors get their
 //! place in the template.
+//!
+//! Absent: the wait until an intent is installed (`controller/engine/src/intent/row.rs`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -1,4 +1,4 @@
-//! The code derived from the list of types: `Kind`.
+//! The code derived from the list of types: `Kind`. The list itself is in `types.rs`.
 
 macro_rules! kinds {
     ($($kind:ident => $info:expr,)* ; $($nameless:ident => $nameless_info:expr,)*) => {

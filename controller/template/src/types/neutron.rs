@@ -2,6 +2,9 @@
 //!
 //! Properties that only make sense in a cloud (security groups, owners of networks, …) are accepted for
 //! Heat's sake and have no effect.
+//!
+//! Absent: the defaults that follow from a range (`controller/template/src/address.rs`), and which port gets which
+//! address (`controller/engine/src/address.rs`).
 
 use std::net::IpAddr;
 

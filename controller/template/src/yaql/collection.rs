@@ -1,4 +1,4 @@
-//! Functions that make lists, maps and sets, and look into them.
+//! The functions of yaql that make lists, maps and sets, and look into them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

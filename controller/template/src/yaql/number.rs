@@ -1,4 +1,4 @@
-//! Functions over numbers and booleans.
+//! The functions of yaql over numbers and booleans.
 
 use std::cmp::Ordering;
 

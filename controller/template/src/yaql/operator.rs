@@ -1,4 +1,4 @@
-//! Operators.
+//! The operators of yaql. Their precedence is in `parse.rs`.
 
 use std::cmp::Ordering;
 

@@ -1,4 +1,4 @@
-//! Functions over the items of a list.
+//! The functions of yaql over the items of a list: filter, order, group, join, sum.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

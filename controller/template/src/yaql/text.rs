@@ -1,4 +1,4 @@
-//! Functions over texts.
+//! The functions of yaql over texts. HOT's own are in `render/text.rs`.
 
 use regex::{Regex, RegexBuilder};
 

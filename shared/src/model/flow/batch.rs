@@ -5,6 +5,9 @@
 //!   op  = 0 · id (8, LE) · length (2, LE) · packed entry      the device is to hold it, in place of what has its id
 //!       | 1 · id (8, LE)                                      the device is not to hold it any more
 //! ```
+//!
+//! Absent: which entries make a batch (`controller/flow/src/batch.rs`), and whether an agent takes it
+//! (`agent/core/src/flow/batch.rs`).
 
 use thiserror::Error;
 

@@ -1,4 +1,7 @@
-//! Entries as bytes: the form in which thousands are stored, and from which ids and digests are computed.
+//! Entries as bytes: the form in which thousands are stored, and from which digests are computed. Decides which
+//! entries have one id, because they take one place on a device.
+//!
+//! Absent: who is refused when two owners want one place (`controller/flow/src/owner.rs`).
 
 use std::sync::Arc;
 

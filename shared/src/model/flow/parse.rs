@@ -1,10 +1,10 @@
 //! Parses entries from JSON values in the notation of a flow file; errors have a path.
 //!
-//! This module checks everything that can be known without the switch: words, bounds, masks, prerequisites,
-//! the order of instructions. Printed entries (`print.rs`) parse to the same entries.
+//! All is checked that can be known without the switch: words, bounds, masks, prerequisites, the order of
+//! instructions. Printed entries (`print.rs`) parse to the same entries.
 //!
-//! Absent: files of many entries and their lines (muster-template), whether ports, groups and meters exist
-//! (the agent).
+//! Absent: files of many entries and their lines (`controller/template/src/flow_file.rs`), and whether ports,
+//! groups and meters exist (`agent/host/src/openflow/encode.rs`).
 
 mod near;
 mod object;

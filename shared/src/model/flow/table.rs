@@ -3,6 +3,9 @@
 //! The digest of a bucket is the exclusive or, over its entries, of a mix of id, content and state.
 //! Each change updates it, in any order. The digests find differences; they are no protection,
 //! since both sides are authenticated.
+//!
+//! Absent: what follows from a difference (`controller/flow/src/reconcile.rs`), and the comparison of a table
+//! with its device (`agent/core/src/flow/reconcile.rs`).
 
 use serde::{Deserialize, Serialize};
 

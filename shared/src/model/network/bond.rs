@@ -1,4 +1,6 @@
 //! `bonding_options` of a bond of the kernel, and a team's runner as the bonding mode that does the same.
+//!
+//! Absent: the kernel's bonds (`agent/host/src/net/netlink/bond.rs`).
 
 use std::collections::BTreeMap;
 

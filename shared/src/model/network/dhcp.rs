@@ -1,4 +1,6 @@
 //! `use_dhcp` and `use_dhcpv6`, and the options that go with them.
+//!
+//! Absent: which DHCP client leases the address (`agent/host/src/net/dhcp.rs`).
 
 use serde_json::{Map, Value};
 

@@ -1,4 +1,6 @@
 //! `dns_servers` and `domain`: the resolver's settings, gathered over the whole document.
+//!
+//! Absent: whether the resolver's file may be changed (`agent/host/src/net/plan/resolver.rs`).
 
 use std::net::IpAddr;
 

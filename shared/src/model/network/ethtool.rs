@@ -1,4 +1,6 @@
 //! `ethtool_opts`: the arguments of ethtool(8) for an interface, as settings by name. No command is run.
+//!
+//! Absent: the kernel's side (`agent/host/src/net/ethtool.rs`).
 
 use serde_json::Value;
 

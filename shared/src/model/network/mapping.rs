@@ -1,4 +1,6 @@
 //! The nic mapping: alias → interface name or MAC address.
+//!
+//! Absent: `nic1` and so on without a mapping (`agent/host/src/net/nics.rs`).
 
 use std::collections::BTreeMap;
 

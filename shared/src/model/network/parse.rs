@@ -1,4 +1,6 @@
 //! Parses a JSON value into a document. The first fault, with its path, ends the parsing.
+//!
+//! Absent: which types and options are supported (`support.rs`), and checks across objects (`check.rs`).
 
 use std::collections::BTreeMap;
 

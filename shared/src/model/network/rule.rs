@@ -1,8 +1,8 @@
 //! A policy rule in the notation of `ip rule`.
 //!
 //! A rule is identified by its text: two rules with the same [`Rule::to_string`] are also the same to the
-//! kernel. Absent: actions that lead to other rules, and features that need unsupported objects (goto,
-//! l3mdev, suppressors, realms, NAT).
+//! kernel. Absent: the kernel's side (`agent/host/src/net/netlink/rule.rs`), actions that lead to other rules,
+//! and features that need unsupported objects (goto, l3mdev, suppressors, realms, NAT).
 
 use std::fmt;
 use std::str::FromStr;

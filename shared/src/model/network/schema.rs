@@ -1,10 +1,11 @@
-//! os-net-config's own schema (18.1): object types, options, kinds of values, as strict as there.
+//! os-net-config's own schema (18.1), as strict as there: what a value of each kind may be. Which options each object type
+//! has is in `schema/options.rs`.
 //!
 //! The schema defines the form of a document; `support.rs` defines which parts are supported. Absent: YAML,
 //! and template functions except `get_param` and `get_input`, which the schema itself allows. The parser
 //! refuses those afterwards, because nothing resolves them on a server.
 
-mod types;
+mod options;
 mod words;
 
 use serde_json::{Map, Value};
@@ -12,7 +13,7 @@ use serde_json::{Map, Value};
 use super::NetworkError;
 use super::error::clip;
 use super::value::{fields, is_boolean, list, quoted, text, wrong_kind};
-pub(super) use types::{REMOVED_TYPES, Type, find, types};
+pub(super) use options::{REMOVED_TYPES, Type, find, types};
 
 type Checked = Result<(), NetworkError>;
 

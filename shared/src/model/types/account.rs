@@ -1,4 +1,6 @@
 //! The common parts of `Muster::User` and `Muster::Group`: accounts in the server's own files.
+//!
+//! Absent: how the agent changes them (`agent/host/src/types/account.rs`).
 
 use std::fmt;
 

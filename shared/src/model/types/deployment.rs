@@ -6,7 +6,8 @@
 //! [`DEPLOY_ACTION`], which depends on the job, to the inputs. Everything else that Heat adds is
 //! among the inputs already.
 //!
-//! Absent: group `os-net-config`, which is a [`NetworkConfig`](super::NetworkConfig).
+//! Absent: how the agent runs a step (`agent/src/host/deployment.rs`), and group `os-net-config`, which is a
+//! [`NetworkConfig`](super::NetworkConfig).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};

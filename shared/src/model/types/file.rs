@@ -1,4 +1,6 @@
-//! `Muster::File`: a regular file.
+//! `Muster::File`: a regular file. Its properties and their bounds.
+//!
+//! Absent: how the agent changes and compares it (`agent/host/src/files.rs`).
 
 use std::borrow::Cow;
 

@@ -1,4 +1,6 @@
-//! `Muster::Group`: a group in the server's own files.
+//! `Muster::Group`: a group in the server's own files. Its properties and their bounds.
+//!
+//! Absent: how the agent changes and compares it (`agent/host/src/types/account.rs`).
 
 use std::borrow::Cow;
 

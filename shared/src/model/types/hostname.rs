@@ -1,7 +1,7 @@
 //! `Muster::Hostname`: the name in the kernel and in `/etc/hostname`. The kernel accepts any 64 bytes,
 //! everything else only names of RFC 1123.
 //!
-//! Absent: the resolution of the name.
+//! Absent: how the agent changes it (`agent/host/src/hostname.rs`), and the resolution of the name.
 
 use std::borrow::Cow;
 use std::net::Ipv4Addr;

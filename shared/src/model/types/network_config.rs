@@ -2,6 +2,9 @@
 //! the state before them can be in force.
 //!
 //! The network model's parser reads the document. Here its errors get their place in the template.
+//!
+//! Absent: which objects are supported (`model/network/support.rs`), and how the agent applies them
+//! (`agent/host/src/net.rs`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,6 @@
-//! `Muster::Package`: a package of the server's own distribution.
+//! `Muster::Package`: a package of the server's own distribution. Its properties and their bounds.
+//!
+//! Absent: how the agent changes and compares it (`agent/host/src/types/package.rs`).
 
 use std::borrow::Cow;
 use std::time::Duration;

@@ -1,4 +1,6 @@
-//! `Muster::Sysctl`: a setting of the kernel.
+//! `Muster::Sysctl`: a setting of the kernel. Its properties and their bounds.
+//!
+//! Absent: how the agent changes and compares it (`agent/host/src/types/sysctl.rs`).
 
 use std::borrow::Cow;
 

@@ -1,4 +1,6 @@
-//! `Muster::Timezone`: the time zone of a server, now and at boot.
+//! `Muster::Timezone`: the time zone of a server, now and at boot. Its properties and their bounds.
+//!
+//! Absent: how the agent changes and compares it (`agent/host/src/types/timezone.rs`).
 
 use std::borrow::Cow;
 

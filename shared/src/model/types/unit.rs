@@ -4,6 +4,9 @@
 //! ([`Unit::restart_on`]). So a change of one of these resources is a change of the unit itself, and the
 //! controller finds it by comparing, like any other change. The agent needs only the digests of the unit's
 //! last start.
+//!
+//! Absent: how the agent changes and compares a unit (`agent/host/src/types/unit.rs`), and the names that
+//! `restart_on` may have (`controller/template/src/types/unit.rs`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -1,4 +1,6 @@
 //! Bonds: their options by the numbers of the kernel's attributes.
+//!
+//! Absent: which options a document may have (`shared/src/model/network/bond.rs`).
 
 use muster_shared::model::network::{BondOptions, LinkName};
 use rtnetlink::packet_core::{DefaultNla, Nla};

@@ -1,4 +1,6 @@
 //! Policy rules of the kernel.
+//!
+//! Absent: which rules a document may have (`shared/src/model/network/rule.rs`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

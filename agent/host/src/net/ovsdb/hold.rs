@@ -4,6 +4,8 @@
 //! The switch watches the key from its start until it has once seen the key gone. From then on the key can be
 //! set again, for the next start. `external_ids:muster-flow-restore` marks our key; a key without the mark
 //! belongs to others and is left alone.
+//!
+//! Absent: when the key is set and removed (`agent/src/driver/hold.rs`).
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,6 @@
-//! Obstacles: objects on the host that Muster must not change.
+//! Obstacles: refuses a document that needs a change of objects that Muster must not change.
+//!
+//! Absent: links that ifupdown brings up (`net/network_managers.rs`).
 
 use super::super::state::{Attach, Link, State};
 use super::super::target::{LinkKind, LinkTarget, Target};

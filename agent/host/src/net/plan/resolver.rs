@@ -1,4 +1,6 @@
-//! The resolver's settings as steps.
+//! Decides which steps lead to the wanted resolver's settings, and refuses where others write its file.
+//!
+//! Absent: reading and writing the files (`net/resolver.rs`).
 
 use super::super::resolver::{Resolver, ResolverFile, drop_in, resolv_conf};
 use super::super::step::Step;

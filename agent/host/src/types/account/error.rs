@@ -1,4 +1,7 @@
-//! Why a user or a group is not as desired. No error contains a password or its hash.
+//! Why a user or a group is not as desired, and whether a further attempt can help. No error contains a
+//! password or its hash.
+//!
+//! Absent: when that attempt comes (`controller/engine/src/retry.rs`).
 
 use std::io;
 use std::path::PathBuf;

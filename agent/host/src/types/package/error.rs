@@ -1,4 +1,6 @@
-//! Why a package is not as desired.
+//! Why a package is not as desired, and whether a further attempt can help.
+//!
+//! Absent: when that attempt comes (`controller/engine/src/retry.rs`).
 
 use std::io;
 
@@ -122,7 +124,7 @@ impl PackageFault {
             RunEnd::Exited(status) => format!("ended with status {status}"),
             RunEnd::Killed(signal) => format!("was ended by signal {signal}"),
             RunEnd::TimedOut => "took longer than its time and was ended".to_owned(),
-            RunEnd::Stopped => "was ended: its job was taken back".to_owned(),
+            RunEnd::Stopped => "was ended: its job was withdrawn".to_owned(),
             RunEnd::NotStarted(why) => format!("cannot be started: {why}"),
         };
         // A package's own script fails alike each time; networks, mirrors and disks do not.

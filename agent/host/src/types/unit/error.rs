@@ -1,4 +1,6 @@
-//! Why a unit is not as desired.
+//! Why a unit is not as desired, and whether a further attempt can help.
+//!
+//! Absent: when that attempt comes (`controller/engine/src/retry.rs`).
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,7 @@
-//! Starting, restarting and reloading a unit, and whether it stays up.
+//! Decides whether a unit is started, restarted or reloaded, and whether it stays up.
+//!
+//! Absent: which resources a restart follows (`restart_on`, `shared/src/model/types/unit.rs`), and commands of
+//! jobs (`agent/host/src/run.rs`).
 
 use std::time::Duration;
 

@@ -1,5 +1,7 @@
 //! The reasons why PostgreSQL cannot be used, each with what to do. Never with values of rows: those are in an
 //! error's detail, which is left out.
+//!
+//! `of_code` decides which of four kinds a failed commit is, as `store/failure.rs` does for SQLite.
 
 use std::error::Error as _;
 use std::time::Duration;

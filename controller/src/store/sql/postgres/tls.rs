@@ -1,4 +1,6 @@
-//! TLS to the server, by rustls as everywhere.
+//! TLS to the PostgreSQL server, by rustls as everywhere, and the checks of its certificate.
+//!
+//! Absent: which check `sslmode` asks for (`server.rs`).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Waits for answers on the caller's thread, each with a bound. The connections run on one thread of their own.
+//!
+//! Absent: how long each bound is (`Patience` in `store/sql/postgres.rs`).
 
 use std::future::Future;
 use std::pin::{Pin, pin};

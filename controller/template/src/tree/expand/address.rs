@@ -1,5 +1,7 @@
 //! Ports that the parser cannot recognise, because an environment maps their type, or because they are in a
 //! nested template or a group: they also come after the subnets of their network.
+//!
+//! Absent: ports that the parser recognises (`resolve/address.rs`).
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -1,4 +1,6 @@
-//! Members of groups, links of chains: their number, their types, and their order.
+//! Opens groups and chains: an instance for each member, and the order of members and batches.
+//!
+//! Absent: how many members there are, and of which type (`tree/group_members.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,4 +1,6 @@
 //! Resolves the names of types where they are used, and the stacks that templates nest.
+//!
+//! Absent: which mapping of a type counts (`mapping.rs`), and the values that a nested stack gets (`tree/value.rs`).
 
 use std::sync::Arc;
 
@@ -12,9 +14,9 @@ use crate::expression::Expr;
 use crate::library::{is_template, resolve};
 use crate::mapping::{EntryId, Mapping};
 use crate::parse::parse_file;
-use crate::resolve::unknown_type;
 use crate::template::Template;
 use crate::types::Kind;
+use crate::types::unknown::unknown_type;
 
 impl Expander<'_> {
     pub(super) fn find_type(&self, index: u32, kind: &str, path: &str, frame: &Frame<'_>) -> Step<Found> {

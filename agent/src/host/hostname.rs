@@ -1,4 +1,6 @@
 //! Jobs of `Muster::Hostname`.
+//!
+//! Absent: how the name is changed and compared (`agent/host/src/hostname.rs`).
 
 use muster_agent_core::{Before, RunError};
 use muster_host::hostname::{NameError, NameState};

@@ -1,4 +1,7 @@
-//! The sealing keys of the nodes that may enter, as they are durable.
+//! Which nodes may enter: those whose sealing key is here, as it is durable. A node that was removed or revoked has none.
+//!
+//! Absent: the revocation of a node (`controller/engine/src/node_request.rs`), the other reasons to refuse it
+//! (`link/direct/connection.rs`), and who is connected (`registry.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -6,14 +9,24 @@ use std::sync::{Arc, PoisonError, RwLock};
 use muster_shared::NodeId;
 use muster_shared::seal::SealPublic;
 
+use super::reason::{Reason, Refusal};
+
 /// The driver updates the table after each commit. The link reads it without asking the driver, so that nodes
 /// are admitted even during a long turn. Clones share one table.
 #[derive(Clone, Debug, Default)]
-pub struct Keys(Arc<RwLock<BTreeMap<NodeId, SealPublic>>>);
+pub struct Admitted(Arc<RwLock<BTreeMap<NodeId, SealPublic>>>);
 
-impl Keys {
+impl Admitted {
+    /// The key of a node that may enter.
+    ///
+    /// # Errors
+    /// The node is unknown or revoked.
+    pub fn admit(&self, node: &NodeId) -> Result<SealPublic, Refusal> {
+        self.key(node).ok_or_else(|| Refusal::new(Reason::NotAuthorized, "the node is unknown or revoked"))
+    }
+
     /// `None`: the node is unknown or revoked.
-    pub fn get(&self, node: &NodeId) -> Option<SealPublic> {
+    pub fn key(&self, node: &NodeId) -> Option<SealPublic> {
         // A single statement changes the table: a panic elsewhere leaves it intact.
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(node).copied()
     }

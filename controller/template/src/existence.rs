@@ -1,4 +1,6 @@
-//! Conditions with known parameters: the existing resources, and their requirements.
+//! Which resources a template has once its parameters are known, and what each of these needs then.
+//!
+//! Absent: whether a condition is true (`render/condition.rs`), and its syntax (`function/condition.rs`).
 
 use std::collections::BTreeSet;
 

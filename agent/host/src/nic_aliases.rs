@@ -2,6 +2,8 @@
 //!
 //! Active cards are numbered. A mapping can name further cards, and a card that it names keeps its alias. As
 //! `mapped_nics` of os-net-config's `objects.py`.
+//!
+//! Absent: which cards are active, and their order (`net/nics.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! Drift that agents have reported. Each heartbeat has a digest of it, so that both sides agree.
+//!
+//! Absent: what drift changes in a row (`drift_report.rs`), and heartbeats (`heartbeat.rs`).
 
 use muster_shared::ResourceId;
 use muster_shared::model::{Drift, DriftState};

@@ -1,4 +1,4 @@
-//! The object types of the schema and their options.
+//! The object types of a network document, and which options each of them has.
 
 use super::Kind;
 use Kind::{Bool, Int, IntOrText, Members, OneOf, OvsExtra, OvsOptionList, OvsOptions, PlainText, Text};

@@ -1,4 +1,8 @@
-//! Open questions of a check, and their withdrawal.
+//! Withdraws the open questions of a check: all of them when the check ends or another operation
+//! begins, or one.
+//!
+//! Absent: when a question is asked and what its answer means (`check.rs`), and questions about
+//! flow tables (`controller/flow/src/question.rs`).
 
 use muster_shared::model::{Action, Down};
 
@@ -16,7 +20,7 @@ impl Jobs {
         if let Some(node) = row.node.filter(|node| row.is_sent() && self.graph.nodes[*node].ready) {
             self.graph.send(node, withdraw);
         }
-        self.graph.tell_taken_back(slot, Some(Action::Check), "unanswered");
+        self.graph.tell_withdrawn(slot, Some(Action::Check), "unanswered");
         let previous = self.end_work(slot).and_then(|work| work.previous);
         let generation = self.graph.ctx.next_generation();
         let told = self.graph.rows[slot].end_check(generation, previous.as_ref());

@@ -1,5 +1,7 @@
-//! Parameters that an update does not give. Without `existing` they return to their defaults, and the
-//! operator sees a note.
+//! Says which parameters an update returns to their defaults, because it neither gives them nor has `existing`: a note
+//! for the operator.
+//!
+//! Absent: what `existing` keeps (`existing.rs`), and the check of values (`controller/template/src/bind.rs`).
 
 use std::fmt::Write as _;
 

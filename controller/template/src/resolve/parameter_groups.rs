@@ -1,9 +1,11 @@
 //! `parameter_groups`: checks that every parameter exists, and is in one group only.
+//!
+//! Absent: the reading of the section (`parameter_groups.rs` of the crate), and `OS::Heat::ResourceGroup` (`tree/group_members.rs`).
 
 use std::collections::BTreeMap;
 
 use crate::error::{Path, Place, Sink, cut, suggestion};
-use crate::sections::DraftGroup;
+use crate::parameter_groups::DraftGroup;
 use crate::template::ParameterGroup;
 
 pub(super) fn check(groups: &[DraftGroup], defined: &[&str], errors: &mut Sink) {

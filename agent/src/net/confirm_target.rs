@@ -2,6 +2,9 @@
 //!
 //! A host is pinged with a packet of its link's MTU, so that an MTU too large for the path shows. Linux
 //! forbids fragmentation of such packets. A TCP port is connected to.
+//!
+//! Absent: confirmation by the controller (`agent/core/src/jobs/confirm.rs`), and the target state of links
+//! (`agent/host/src/net/target.rs`).
 
 use std::fmt;
 use std::io;

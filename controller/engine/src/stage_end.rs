@@ -1,10 +1,13 @@
-//! The walk over a stack's graph. A visit looks at a node of the graph once all that it needs is
-//! ready. The visit makes a job, or finds nothing to do.
+//! Decides when a stage of a traversal has ended, and whether the stack is COMPLETE, FAILED or
+//! timed out. A traversal is the walk over a stack's graph.
 //!
 //! ```text
 //!   (First ▶) Forward ── all ready ──▶ Cleanup ── all gone ──▶ COMPLETE (or, for DELETE, no stack)
 //!                └── nothing can go on ────┴─────────────▶ FAILED, or rolled back
 //! ```
+//!
+//! Absent: the visit of a row, which makes a job or finds nothing to do (`visit.rs`), and the
+//! counts of the walk (`walk.rs`).
 
 use serde_json::Value;
 

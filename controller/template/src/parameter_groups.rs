@@ -1,4 +1,6 @@
 //! The section `parameter_groups`: how parameters are shown to operators.
+//!
+//! Absent: whether the parameters exist (`resolve/parameter_groups.rs`), and the other sections (`parse.rs`).
 
 use crate::build::{Reader, Stop};
 use crate::error::{Place, cut, suggestion};

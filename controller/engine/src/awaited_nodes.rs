@@ -1,5 +1,8 @@
 //! Rows that wait for a server, each under the name that the template gives it. A server that
 //! joins, or sends facts for the first time, wakes only the rows that may mean it.
+//!
+//! Absent: the server that a deployed server stands for (`server.rs`), and the node that a short
+//! name means (`Nodes::full_name`, `node.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -111,7 +114,7 @@ impl AwaitedNodes {
         self.servers.remove(slot);
     }
 
-    /// See [`Engine::leftovers`](crate::Engine::leftovers).
+    /// See [`View::leftovers`](crate::View::leftovers).
     pub fn leftovers(&self) -> [(&'static str, usize); 3] {
         [
             ("rows without a place", self.any.len()),

@@ -1,0 +1,84 @@
+//! What an update keeps of the stack's template, environments, files and parameters, with and without `existing`
+//! (`muster stack update --existing`).
+//!
+//! Absent: notes about parameters that are back at their defaults (`defaults.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_api::stack::{TemplateFile, UpdateStack};
+use muster_engine::{EnvironmentText, Source, SourceText};
+use muster_template::Environment;
+use muster_template::library::{gather, resolve};
+
+use super::defaults::Kept;
+use super::error::ApiError;
+use super::source::environment;
+
+/// The new revision, with a line for each parameter that returns to its default.
+pub(super) fn updated(
+    current: Option<SourceText>,
+    body: UpdateStack,
+    template_max: usize,
+) -> Result<(Source, Vec<String>), ApiError> {
+    let with_existing = |current: &SourceText| {
+        let body = UpdateStack { existing: true, ..body.clone() };
+        Kept::of(&merged(current.clone(), body, template_max).ok()?, template_max)
+    };
+    let kept = current.as_ref().filter(|_| !body.existing).and_then(with_existing);
+    let is_base = body.existing || body.template.is_none();
+    let text = merged(current.filter(|_| is_base).unwrap_or_default(), body, template_max)?;
+    let source = Source::parse_within(text, template_max);
+    let source = source.map_err(|errors| match &kept {
+        Some(kept) => kept.explained(errors),
+        None => errors,
+    })?;
+    let warnings = kept.map(|kept| kept.differences(source.tree.parameters())).unwrap_or_default();
+    Ok((source, warnings))
+}
+
+/// As Heat's PARAM_EXISTING: given values and environments take precedence over existing ones, an environment
+/// replaces one of its name, and values that a new template lacks are dropped. A given file replaces the
+/// stack's file of that key; files of the stack that are no longer named are dropped.
+fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result<SourceText, ApiError> {
+    let UpdateStack { template, environments: given, mut files, parameters: values, existing, options: _ } =
+        body;
+    let (mut parameters, mut environments) =
+        if existing { (current.parameters, current.environments) } else { Default::default() };
+    environments.retain(|known| !given.iter().any(|given| given.name == known.name));
+    environments.extend(given.into_iter().map(environment));
+    let is_new = template.is_some();
+    let (name, template) = match template {
+        Some(TemplateFile { name, text, files: own }) => {
+            files.extend(own);
+            (name, text)
+        }
+        None => (current.name, current.template),
+    };
+    let mut kept = current.files;
+    kept.retain(|key, _| !files.contains_key(key));
+    // A template that is too large is not searched; parsing it reports the error.
+    if !kept.is_empty() && template.len() <= template_max {
+        let named = named((&name, &template), &environments, [&files, &kept]);
+        kept.retain(|key, _| named.as_ref().is_none_or(|named| named.contains(&resolve("", key))));
+        files.extend(kept);
+    }
+    if is_new && !parameters.is_empty() {
+        let parsed = muster_template::parse_in(&name, &template, &files, template_max, &|_| true)?;
+        parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
+    }
+    parameters.extend(values);
+    Ok(SourceText { name, template, files, parameters, environments })
+}
+
+/// Keys of all files that a template and environments name, directly or in turn; `None` if one of them cannot
+/// be read, which parsing reports.
+fn named(
+    root: (&str, &str),
+    environments: &[EnvironmentText],
+    files: [&BTreeMap<String, String>; 2],
+) -> Option<BTreeSet<String>> {
+    let environment = Environment::parse(environments.iter().map(EnvironmentText::file)).ok()?;
+    let content = |key: &str| files.iter().find_map(|files| files.get(key)).map_or("", String::as_str);
+    let found = gather(Some(root), &environment, str::to_owned, |key| Ok(content(key)));
+    Some(found.ok()?.into_keys().collect())
+}

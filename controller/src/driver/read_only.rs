@@ -1,0 +1,92 @@
+//! While the database cannot be written, the site is read-only: requests are refused with the reason, views go on, and
+//! the database is tried again and again.
+//!
+//! Absent: which kind of failure an error is (`store/failure.rs`), and the commit that waits while the database is only
+//! busy (`Turns::turn_over` in `turn.rs`).
+
+use std::time::Duration;
+
+use muster_engine::Refusal;
+use muster_shared::MonoTime;
+
+use crate::store::{Failure, StoreError};
+
+/// While the store cannot write, it is tried after this at first.
+pub(super) const PROBE_FIRST: Duration = Duration::from_secs(1);
+/// The pauses between tries grow up to this: a probe may write as much as the commit that failed.
+const PROBE_MAX: Duration = Duration::from_secs(15);
+/// The pause after which a refused request may be sent again, where the database is only busy or away.
+const AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+/// The reason why nothing can be written at present, and when it is tried again.
+pub(super) struct ReadOnly {
+    why: String,
+    /// It ends without an operator's help, as far as can be told.
+    passes: bool,
+    probe_at: MonoTime,
+    /// The pause after the next probe.
+    pause: Duration,
+}
+
+impl ReadOnly {
+    /// From a commit that failed `now`.
+    pub fn new(error: &StoreError, now: MonoTime) -> Self {
+        let passes = error.failure() == Failure::Busy;
+        Self { why: why(error), passes, probe_at: now + PROBE_FIRST, pause: PROBE_FIRST }
+    }
+
+    /// The same, with the first probe at `probe_at`.
+    pub fn until(self, probe_at: MonoTime) -> Self {
+        Self { probe_at, ..self }
+    }
+
+    pub fn why(&self) -> &str {
+        &self.why
+    }
+
+    /// When to probe next.
+    pub fn probe_at(&self) -> MonoTime {
+        self.probe_at
+    }
+
+    /// A probe begins: the next one, should it fail, comes after a longer pause.
+    pub fn probes(&mut self, now: MonoTime) {
+        self.probe_at = now + self.pause;
+        self.pause = (self.pause * 2).min(PROBE_MAX);
+    }
+
+    /// What a request hears that comes meanwhile.
+    pub fn refusal(&self) -> Refusal {
+        let why = self.why.clone();
+        if self.passes { Refusal::Later { why, after: AGAIN_AFTER } } else { Refusal::Unavailable(why) }
+    }
+
+    /// What the requests hear whose commit failed with `error`.
+    pub fn refusal_of_the_commit(&self, error: &StoreError) -> Refusal {
+        match error.is_undecided() {
+            true => Refusal::Unavailable(format!(
+                "what you asked for may have been done, or not: {error}; look before you ask again, once the database answers"
+            )),
+            false => self.refusal(),
+        }
+    }
+}
+
+/// For operators: the error and its remedy.
+fn why(error: &StoreError) -> String {
+    let advice = match (error.failure(), error) {
+        (Failure::Busy | Failure::Broken, _) if error.is_of_server() => {
+            "look after the database server and the way to it; the controller goes on when it can write again"
+        }
+        (Failure::Full, StoreError::Full { .. }) => "raise that and restart it",
+        (Failure::Full, _) => "free space on its disk",
+        (Failure::Busy, _) => "another program holds the database: end it",
+        (Failure::Broken, _) => "look after its disk; if the database is damaged, restore a backup",
+        (Failure::Mistake, _) => {
+            return format!(
+                "the controller made a mistake, and nothing of what was asked for is done: {error}; please report it"
+            );
+        }
+    };
+    format!("the controller cannot write and is read-only: {error}; {advice}")
+}

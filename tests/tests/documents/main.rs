@@ -4,6 +4,7 @@
 
 mod conformance;
 mod scaling;
+mod where_decided;
 
 use std::collections::BTreeSet;
 use std::fs;

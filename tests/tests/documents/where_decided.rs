@@ -1,0 +1,68 @@
+//! `docs/where.md`: each path in it is a file of the repository, and each name behind a path is defined in that file.
+
+use std::fs;
+
+use super::conformance::root;
+
+/// The words before a name where Rust defines it.
+const DEFINING: [&str; 7] = ["const", "enum", "fn", "static", "struct", "trait", "type"];
+
+/// The most columns of a row.
+const COLUMNS_MAX: usize = 160;
+
+/// Whether this source defines the name. A comment defines nothing.
+fn defines(source: &str, name: &str) -> bool {
+    let mut code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+    code.any(|line| {
+        let words = line.split(|letter: char| !letter.is_alphanumeric() && letter != '_');
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        words.windows(2).any(|pair| DEFINING.contains(&pair[0]) && pair[1] == name)
+    })
+}
+
+#[test]
+fn the_page_names_files_and_what_is_in_them() {
+    let page = fs::read_to_string(root().join("docs/where.md")).unwrap();
+    let (mut rows, mut wrong) = (0, Vec::new());
+    for row in page.lines().filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |")) {
+        let (_, files) = row.rsplit_once(" | ").unwrap();
+        if files == "file" {
+            continue; // the head of a table
+        }
+        rows += 1;
+        if row.chars().count() + "|  |".len() > COLUMNS_MAX {
+            wrong.push(format!("more than {COLUMNS_MAX} columns: {row}"));
+        }
+        if !files.split('`').nth(1).is_some_and(|first| first.contains('/')) {
+            wrong.push(format!("no file comes first: {row}"));
+        }
+        let mut file = None;
+        for span in files.split('`').skip(1).step_by(2) {
+            if span.contains('/') {
+                file = fs::read_to_string(root().join(span)).ok().map(|source| (span, source));
+                if file.is_none() {
+                    wrong.push(format!("there is no file {span}"));
+                }
+            } else if let Some((path, source)) = &file
+                && !defines(source, span)
+            {
+                wrong.push(format!("{path} defines no {span}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "docs/where.md is wrong:\n{}", wrong.join("\n"));
+    assert!(rows >= 90, "{rows}");
+}
+
+#[test]
+fn a_name_is_found_where_it_is_defined() {
+    for (source, wanted) in [
+        ("    pub(crate) async fn plan<T>(it: T) {}", true),
+        ("const plan: usize = 1;", true),
+        ("/// As fn plan does.\n// fn plan()", false),
+        ("fn planned() { self.plan() }", false),
+        ("use crate::fn_plan;", false),
+    ] {
+        assert_eq!(defines(source, "plan"), wanted, "{source}");
+    }
+}

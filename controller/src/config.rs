@@ -1,7 +1,7 @@
 //! The controller's settings, their defaults, and what is refused: flag over environment (`MUSTER_<SECTION>__<KEY>`)
 //! over file.
 //!
-//! Absent: bounds of the engine that no setting changes (`Limits`, `controller/engine/src/job.rs`), and the agent's
+//! Absent: bounds of the engine that no setting changes (`Limits`, `controller/engine/src/limits.rs`), and the agent's
 //! settings (`agent/src/settings.rs`).
 
 mod link;

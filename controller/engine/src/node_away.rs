@@ -1,8 +1,7 @@
 //! The end of a node's connection: what follows from it. Jobs of the node stay in flight, and take no room
 //! until the node is back.
 //!
-//! Absent: after what silence a connection ends. The controller's link decides that: `welcome` in
-//! `link/direct/connection.rs`, and `SILENCE` in `link/broker/talk.rs`.
+//! Absent: after what silence a connection ends (`controller/src/link/silence.rs`).
 
 use crate::node::NodeKey;
 use crate::row::WorkState;

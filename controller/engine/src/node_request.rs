@@ -1,7 +1,6 @@
 //! Requests of operators about nodes: labels, maintenance, revocation, and joins.
 //!
-//! Absent: their removal (`lost.rs`), and what maintenance holds back (`gate.rs`, and `unit_restart.rs` for
-//! corrections).
+//! Absent: their removal (`lost.rs`), and what maintenance holds back (`gate.rs`).
 
 use std::collections::BTreeMap;
 

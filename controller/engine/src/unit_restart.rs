@@ -1,8 +1,7 @@
 //! Restarts units after corrections of resources that they name, when no operation is in progress.
-//! Also decides whether a node takes corrections now: it is connected and not in maintenance.
 //!
 //! Absent: how a unit's row notes such a correction (`unit_trigger.rs`), and which resources are
-//! corrected (`correct.rs`).
+//! corrected (`correct.rs`), on which nodes (`gate.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

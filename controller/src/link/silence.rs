@@ -1,7 +1,6 @@
 //! After how long without a packet a connection is over: its node is away then.
 //!
-//! Absent: what follows from that (`node_away.rs` of the engine), and how long a node may be away before an operation
-//! gives up on it (`limits` in `controller/src/config.rs`).
+//! Absent: what follows for the node's jobs (`controller/engine/src/node_away.rs`).
 
 use std::time::Duration;
 

@@ -1,8 +1,10 @@
-//! `docs/where.md`: each path in it is a file of the repository, and each name behind a path is defined in that file.
+//! Files that texts name are there: those of `docs/where.md`, with what is defined in them, and those of module heads.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use super::conformance::root;
+use super::sources;
 
 /// The words before a name where Rust defines it.
 const DEFINING: [&str; 7] = ["const", "enum", "fn", "static", "struct", "trait", "type"];
@@ -52,6 +54,30 @@ fn the_page_names_files_and_what_is_in_them() {
     }
     assert!(wrong.is_empty(), "docs/where.md is wrong:\n{}", wrong.join("\n"));
     assert!(rows >= 90, "{rows}");
+}
+
+/// `` `row/job.rs` `` in a head is a file whose path ends so, wherever it is.
+#[test]
+fn heads_name_files_that_are_there() {
+    let mut files = Vec::new();
+    sources(&root(), &mut files);
+    let paths: Vec<String> = files.iter().map(|file| file.to_string_lossy().replace('\\', "/")).collect();
+    let is_there = |named: &str| paths.iter().any(|path| path.ends_with(&format!("/{named}")));
+    let (mut named, mut wrong) = (0, BTreeSet::new());
+    for file in &files {
+        let text = fs::read_to_string(file).unwrap();
+        let head = text.lines().take_while(|line| line.starts_with("//!"));
+        for name in head.flat_map(|line| line.split('`').skip(1).step_by(2)) {
+            if name.ends_with(".rs") && !name.contains(['*', '{']) {
+                named += 1;
+                if !is_there(name) {
+                    wrong.insert(format!("{}: {name}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "heads name files that are not there:\n{}", Vec::from_iter(wrong).join("\n"));
+    assert!(named >= 500, "{named}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! node comes in: by its certificate, its key and the lease. Decides after what silence its connection ends
 //! (`welcome`).
 //!
-//! Absent: which keys are valid (`link/keys.rs`), and what follows from the end of a connection
+//! Absent: which keys are valid (`link/admitted.rs`), and what follows from the end of a connection
 //! (`controller/engine/src/node_away.rs`).
 
 use std::io;

@@ -125,7 +125,9 @@ fn a_lease_comes_stays_and_goes(client: &str) {
     server.fails("grep 192.0.2.53 /etc/resolv.conf");
     if client == "networkd" {
         // Also when it begins anew.
-        server.sh("systemctl restart systemd-networkd; networkctl --no-pager reload");
+        // Its unit has started before its name is on the bus.
+        server.sh("systemctl restart systemd-networkd");
+        server.until("networkd answers", "networkctl --no-pager reload");
         server.until("it leaves the link alone", "networkctl --no-pager list up0 | grep -q unmanaged");
         assert_eq!(server.sh("ip -4 -o address show dev up0"), addresses);
     }

@@ -263,17 +263,6 @@ impl View<'_> {
     }
 }
 
-impl Graph {
-    pub(crate) fn claimed(&self, claim: &Claim, node: &NodeId, owner: &Row, asker: &str) -> Refusal {
-        let stack = self.stacks.get(&owner.stack).map_or("?", |stack| stack.name.as_str());
-        Refusal::Conflict(format!(
-            "resource {asker} claims {claim} on {node}, which belongs to resource {} of stack {stack}: \
-             one thing has one owner; take it out of one of the two",
-            owner.name
-        ))
-    }
-}
-
 /// An immutable parameter whose value differs from the current revision. For hidden values, digests
 /// are compared.
 fn changed_immutable<'a>(stack: &Stack, tree: &'a Tree) -> Option<&'a str> {

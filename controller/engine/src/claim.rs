@@ -13,9 +13,11 @@ use muster_template::Kind;
 
 use crate::attribute::Rendered;
 use crate::deployment::Deployed;
+use crate::graph::Graph;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::row::{Role, Slot};
+use crate::request::Refusal;
+use crate::row::{Role, Row, Slot};
 
 /// Claims in both directions, so that a row that is dropped leaves none, whatever its jobs did.
 #[derive(Debug, Default)]
@@ -141,5 +143,17 @@ impl Jobs {
                     .is_ok_and(|spec| !spec.claims().contains(claim))
             }),
         }
+    }
+}
+
+impl Graph {
+    /// The refusal of a claim that belongs to another row.
+    pub(crate) fn claimed(&self, claim: &Claim, node: &NodeId, owner: &Row, asker: &str) -> Refusal {
+        let stack = self.stacks.get(&owner.stack).map_or("?", |stack| stack.name.as_str());
+        Refusal::Conflict(format!(
+            "resource {asker} claims {claim} on {node}, which belongs to resource {} of stack {stack}: \
+             one thing has one owner; take it out of one of the two",
+            owner.name
+        ))
     }
 }

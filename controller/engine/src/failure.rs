@@ -3,7 +3,7 @@
 //! them in place.
 //!
 //! Absent: when a job is tried again or has failed (`retry.rs`), and what a failed row leads to
-//! (`row_end.rs`).
+//! (`readiness.rs`).
 
 use muster_shared::model::Action;
 

@@ -10,7 +10,8 @@
 //! This file only asks these parts, in a fixed order. [`Traversals::wait`] reads the same order for
 //! operators.
 //!
-//! Absent: the request that starts or ends maintenance (`node_request.rs`).
+//! Absent: corrections on a node in maintenance (`Jobs::takes_corrections` in `unsettled.rs`), and the request that starts
+//! or ends maintenance (`node_request.rs`).
 
 use muster_shared::model::{Action, Claim};
 use muster_template::{Hook, Restriction, Tree};
@@ -102,18 +103,6 @@ impl Jobs {
                 self.fail_row(slot, reason);
             }
         }
-    }
-
-    /// Whether the node is connected and takes corrections. If it is away, a restart or a retry is
-    /// looked at again when it returns. Its agent reports other drift again.
-    pub(crate) fn takes_corrections(&mut self, slot: Slot, node: NodeKey) -> bool {
-        let is_ready = self.graph.nodes[node].ready;
-        if !is_ready
-            && (self.unsettled.owed().contains(&slot) || self.graph.rows[slot].could_not_be_corrected())
-        {
-            self.graph.nodes[node].put_off.insert(slot);
-        }
-        is_ready && !self.graph.is_in_maintenance(node)
     }
 }
 

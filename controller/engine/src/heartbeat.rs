@@ -1,7 +1,8 @@
 //! Heartbeats: how often agents send them, and what follows if the drift digest in one differs from
 //! ours.
 //!
-//! Absent: after what silence a node is away (`node_away.rs` names the places).
+//! Absent: the ledger's digest, which is in `Hello` (`session.rs`), and after what silence a node is away
+//! (`controller/src/link/silence.rs`).
 
 use std::time::Duration;
 

@@ -1,7 +1,8 @@
 //! Compares an agent's ledger with the rows of its node, and decides what follows: what the agent has lost is made
 //! again, what was removed and is back is removed again, and what the store does not know is listed.
 //!
-//! Absent: whether a ledger is asked for, from its digest in `Hello` (`session.rs`), and whether a lost thing may be
+//! Absent: whether a ledger is asked for, from its digest in `Hello` (`session.rs`), the digest of drift in a heartbeat
+//! (`heartbeat.rs`), and whether a lost thing may be
 //! made again (`rebuild.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Attempts of a job: what ends one without success, when the next one begins, and when the job has failed.
 //!
 //! Absent: the deadline of a sent job (`job_deadline.rs`), and what a job that has failed for good leads to
-//! (`row_end.rs`).
+//! (`readiness.rs`).
 
 use std::time::Duration;
 

@@ -1,13 +1,14 @@
-//! Rows that background jobs may change: by a correction, or by a unit restart.
+//! Rows that background jobs may change, by a correction or by a unit restart; and whether their node takes such
+//! jobs now.
 //!
-//! Absent: whether such a row is corrected (`correct.rs`) or its unit restarted
-//! (`unit_restart.rs`).
+//! Absent: whether such a row is corrected (`correct.rs`) or its unit restarted (`unit_restart.rs`).
 
 use std::collections::BTreeSet;
 
 use crate::breaker::Breaker;
 use crate::cause::Cause;
 use crate::jobs::Jobs;
+use crate::node::NodeKey;
 use crate::row::{Row, Slot};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
@@ -71,6 +72,18 @@ fn set(rows: &mut BTreeSet<Slot>, slot: Slot, is_in: bool) {
 }
 
 impl Jobs {
+    /// Whether the node is connected and takes corrections. If it is away, a restart or a retry is
+    /// looked at again when it returns. Its agent reports other drift again.
+    pub(crate) fn takes_corrections(&mut self, slot: Slot, node: NodeKey) -> bool {
+        let is_ready = self.graph.nodes[node].ready;
+        if !is_ready
+            && (self.unsettled.owed().contains(&slot) || self.graph.rows[slot].could_not_be_corrected())
+        {
+            self.graph.nodes[node].put_off.insert(slot);
+        }
+        is_ready && !self.graph.is_in_maintenance(node)
+    }
+
     /// Considers corrections again, because what held them back may be over.
     pub(crate) fn correct_all(&mut self, of: impl Fn(&Row) -> bool) {
         let slots: Vec<Slot> =

@@ -1,8 +1,8 @@
 //! The visit of a row whose needs are ready. The visit renders the properties, compares them with
 //! the row, and decides: a job, a replacement, or nothing. It withdraws a job that no longer fits.
 //!
-//! Absent: update in place or replacement (`row/needed.rs`), and what holds the step back
-//! (`gate.rs`).
+//! Absent: update in place or replacement (`row/needed.rs`), what holds the step back (`gate.rs`), and
+//! when all that a row needs is ready (`derive.rs` counts its needs, `readiness.rs` frees it).
 
 use std::sync::Arc;
 

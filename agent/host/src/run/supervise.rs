@@ -7,6 +7,9 @@
 //!
 //! SIGTERM to the supervisor means that the server shuts down: the supervisor ends the run without recording
 //! an end, so that the run counts as interrupted.
+//!
+//! Absent: whether such an end is a failure (`agent/src/host/deployment.rs`), and whether an interrupted run begins
+//! again (`run.rs`).
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};

@@ -1,6 +1,7 @@
 //! Parses a JSON value into a document. The first fault, with its path, ends the parsing.
 //!
-//! Absent: which types and options are supported (`support.rs`), and checks across objects (`check.rs`).
+//! Absent: unknown types and options (`network/schema.rs`), which of the known ones are supported (`support.rs`), and
+//! checks across objects (`check.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! The supported parts of os-net-config's schema; other parts are refused by name, with a reason.
+//!
+//! Absent: types and options that are not in the schema (`network/schema.rs`).
 
 use serde_json::Value;
 

@@ -15,10 +15,9 @@ use muster_template::{
 };
 use serde_json::Value;
 
-use crate::graph::Graph;
 use crate::plan::{Plan, PlanInput, plan};
 use crate::request::{Options, Refusal, Source};
-use crate::row::{Row, Slot};
+use crate::row::Slot;
 use crate::stack::Stack;
 use crate::view::View;
 

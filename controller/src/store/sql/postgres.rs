@@ -337,7 +337,10 @@ impl Link {
         let ready = wait::start(&mut answer);
         let change = self.state.borrow().change.clone();
         if let Some(answer) = ready {
-            return answer.map_err(|error| self.failed(&error, change));
+            let Err(error) = answer else { return Ok(()) };
+            // Of all that fail the first one says why: its answer has come as well, and may not be read yet.
+            self.settle()?;
+            return Err(self.failed(&error, change));
         }
         let is_much = self.session(|session| {
             session.pending.push_back(Pending { answer, bytes, change });

@@ -4,6 +4,7 @@ mod proxy;
 
 use std::path::Path;
 use std::process::Command;
+use std::task::Poll;
 use std::time::Duration;
 
 use muster_engine::record::{Change, EventRecord};
@@ -11,6 +12,8 @@ use muster_testbed::{Postgres, eventually};
 use proxy::{Proxy, Trick};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
+use super::wait::{self, Deadline};
+use crate::store::sql::Db;
 use crate::store::testing::{Place, SITE};
 use crate::store::{Database, Failure, Location, Store as _, StoreError};
 
@@ -232,6 +235,28 @@ fn a_change_in_the_middle_of_many_is_named() {
     assert_eq!(error.failure(), Failure::Mistake);
     store.commit(&mut (701..2000).map(event), &[]).unwrap();
     assert_eq!(place.run("SELECT count(*) FROM events"), "1300");
+}
+
+/// The server answers on another thread: to a later write perhaps before the answers to earlier ones are read.
+#[test]
+fn of_two_writes_that_fail_the_first_is_named_whenever_their_answers_come() {
+    let place = Place::postgres();
+    let store = open(&place.url(), &place.key_file()).unwrap();
+    let Db::Postgres(link) = store.db() else { panic!("it is PostgreSQL") };
+    let client = link.client().unwrap();
+    let refused = |sql| wait::until(client.batch_execute(sql), Deadline::after(SOON)).unwrap();
+    let (first, second) = (refused("nonsense"), refused("more nonsense"));
+    let mut first = Some(first);
+    let mut is_asked = false;
+    let at_the_second_look = std::future::poll_fn(move |_| match std::mem::replace(&mut is_asked, true) {
+        true => Poll::Ready(first.take().unwrap()),
+        false => Poll::Pending,
+    });
+    link.name("the first");
+    link.send(0, at_the_second_look).unwrap();
+    link.name("the second");
+    let error = link.send(0, std::future::ready(second)).unwrap_err();
+    assert!(error.to_string().starts_with("the first cannot be written: "), "{error}");
 }
 
 #[test]

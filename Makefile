@@ -34,9 +34,11 @@ UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_DIST_OPT_LEVEL=0 
 
 # Tests run over the controller's embedded broker as well, which what is installed does not have.
 TESTED := --features muster-tests/embedded
+# A broker of rmqtt for tests, which is no part of the workspace.
+RMQTTD = CARGO_TARGET_DIR='$(TARGET)/rmqttd' $(CARGO_BUILD) --manifest-path tests/rmqttd/Cargo.toml
 # Links besides the direct one over which tests are run as well: a few with `make test`, all that need no link of their own
 # with `make soak`.
-LINKS := mosquitto embedded $(if $(shell command -v rmqttd 2>/dev/null),rmqtt)
+LINKS := mosquitto embedded rmqtt
 OVER_LINKS := main_path:: joining:: content::
 # over_links FILTERS. All of the workspace is named, for with the tests alone their crates would be built once more.
 over_links = for link in $(LINKS); do echo "over $$link"; MUSTER_TEST_LINK=$$link $(CARGO) test --locked --workspace $(TESTED) \
@@ -72,6 +74,7 @@ agent:
 test:
 	@[ "$$(id -u)" = 0 ] || { echo 'make test needs root: its servers are network namespaces' >&2; exit 1; }
 	@.ci/packages test
+	$(RMQTTD)
 	$(CARGO_BUILD) --workspace --bins $(TESTED)
 	'$(TARGET)/debug/muster-sim' scenario $(SCENARIOS)
 ifneq ($(RECORDED),)
@@ -127,6 +130,7 @@ mutations:
 soak: fuzz
 	@[ "$$(id -u)" = 0 ] || { echo 'make soak needs root: its servers are network namespaces' >&2; exit 1; }
 	@.ci/packages test
+	$(RMQTTD)
 	$(CARGO_BUILD) --workspace --bins $(TESTED)
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 kill::
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_

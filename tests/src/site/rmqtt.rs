@@ -1,5 +1,5 @@
 //! A cluster of three nodes of rmqtt between a site's controller and its agents, set up as `examples/rmqtt` has it. Its
-//! program is on machines that somebody installed it on; `CONTRIBUTING.md` says how.
+//! program is built from `tests/rmqttd`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,10 @@ use std::process::Command;
 
 use muster_testbed::{Daemon, Namespace, command, eventually, port};
 
-use super::certificates;
+use super::{binary, certificates};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/rmqtt");
+const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/rmqttd/Cargo.toml");
 /// Where the example has its files.
 const PLACE: &str = "/etc/rmqtt";
 const NODES: usize = 3;
@@ -42,11 +43,6 @@ struct Ports {
 }
 
 impl Rmqtt {
-    /// Whether the program is there.
-    pub fn is_installed() -> bool {
-        Command::new("rmqttd").arg("--version").output().is_ok_and(|ran| ran.status.success())
-    }
-
     /// Starts a node on loopback again, and waits until it is one of the cluster.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].restart();
@@ -67,7 +63,6 @@ impl Rmqtt {
 impl Plan {
     /// On loopback, or on the hub of a namespace; files go into `dir`.
     pub fn new(dir: &Path, namespace: Option<&Namespace>) -> Self {
-        assert!(Rmqtt::is_installed(), "rmqttd is not in PATH: see CONTRIBUTING.md");
         let host = if namespace.is_some() { Namespace::HUB } else { "127.0.0.1" };
         let dir = dir.join("rmqtt");
         certificates(&dir, &[host, "localhost"]);
@@ -122,6 +117,7 @@ impl Plan {
         fs::create_dir_all(&plugins).unwrap();
         fs::write(plugins.join("rmqtt-cluster-raft.toml"), cluster).unwrap();
         fs::write(plugins.join("rmqtt-acl.toml"), acl).unwrap();
+        let program = program();
         let start = |(index, ports): (usize, &Ports)| {
             let config = example("rmqtt.toml")
                 .replace(PLACE, dir.to_str().unwrap())
@@ -130,7 +126,7 @@ impl Plan {
                 .replace("0.0.0.0:8884", &format!("{host}:{}", ports.join));
             let name = format!("rmqtt-{}", index + 1);
             fs::write(dir.join(format!("{name}.toml")), config).unwrap();
-            let mut command = command(namespace, "rmqttd");
+            let mut command = command(namespace, &program);
             command.arg("--config").arg(dir.join(&name)).args(["--id", &(index + 1).to_string()]);
             Daemon::start(&name, command, dir.parent().unwrap())
         };
@@ -144,4 +140,19 @@ impl Plan {
 
 fn example(name: &str) -> String {
     fs::read_to_string(format!("{EXAMPLE}/{name}")).unwrap()
+}
+
+/// The broker's program. `make test` has built it; it is built now if it is not there.
+fn program() -> PathBuf {
+    let target = binary("muster-controller").ancestors().nth(2).unwrap().join("rmqttd");
+    let path = target.join("debug/rmqttd");
+    if !path.exists() {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo
+            .args(["build", "--quiet", "--locked", "--manifest-path"])
+            .arg(PROGRAM)
+            .env("CARGO_TARGET_DIR", &target);
+        assert!(cargo.status().unwrap().success(), "cannot build {PROGRAM}");
+    }
+    path
 }

@@ -5,7 +5,7 @@ use std::fs;
 
 use muster_broker::BrokerError;
 use muster_testbed::eventually;
-use muster_tests::site::{Agent, Link, Misdeeds, Place, Port, Rmqtt, Site};
+use muster_tests::site::{Agent, Link, Misdeeds, Place, Port, Site};
 
 const FILES: usize = 40;
 
@@ -106,9 +106,6 @@ pub fn from_token_to_delete(link: Link, shown: &str) {
 /// of an update, then the one that leads the cluster.
 #[test]
 fn nodes_of_a_cluster_are_killed() {
-    if !Rmqtt::is_installed() {
-        return eprintln!("rmqttd is not installed: its cluster is not tested (CONTRIBUTING.md)");
-    }
     let mut site = Site::over(Link::Rmqtt);
     site.try_first(2);
     let web2 = site.join("web-2");

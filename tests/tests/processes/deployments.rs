@@ -252,7 +252,7 @@ fn a_newer_change_or_a_cancel_leaves_a_script_to_end() {
             "update" => scripted.update(&scripted.template("true", ""), "red"),
             _ => drop(scripted.site.ok(&["stack", "cancel", "s"])),
         }
-        // Sent over the same connection after what takes the script's job back.
+        // Sent over the same connection after what withdraws the script's job.
         let path = scripted.path("other");
         let other = format!(
             "heat_template_version: 2018-08-31

@@ -128,7 +128,7 @@ fn a_slow_create_is_cancelled_and_the_next_update_goes_on_from_there() {
     site.muster(&["stack", "cancel", "web"]).refused(1, &["CREATE_FAILED"]);
     eventually("it is interrupted", || {
         let row = site.resource("web", "slow");
-        (row["status_reason"] == "interrupted: a cancel or a newer operation took its job back").then_some(())
+        (row["status_reason"] == "interrupted: a cancel or a newer operation withdrew its job").then_some(())
     });
     site.kill();
     site.restart();

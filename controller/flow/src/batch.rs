@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 use muster_shared::NodeId;
-use muster_shared::model::flow::{FlowBatch, FlowDown, FlowId, FlowRefusal, OPS_INLINE_MAX, Ops};
+use muster_shared::model::flow::{
+    CONFIRM_TIMEOUT, FlowBatch, FlowDown, FlowId, FlowRefusal, OPS_INLINE_MAX, Ops,
+};
 use muster_shared::model::{Content, ContentDigest};
 use muster_shared::wire::CHUNK_MAX;
 
@@ -27,10 +29,6 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 
 /// Time after which a batch is sent again if the agent has not answered: the message may be lost.
 const SAID_AGAIN: Duration = Duration::from_secs(60);
-
-/// Seconds in which the agent must reach its controller again after a batch that removes rules, for
-/// any owner: a rule in force may be what makes the node reachable. Intents and agents use the same time.
-pub(crate) const CONFIRM_TIMEOUT: u32 = 30;
 
 /// Entries named if one of them caused a refusal and it is not known which. They fit a readable line.
 const SUSPECTS_NAMED: usize = 10;

@@ -6,16 +6,13 @@
 use std::collections::BTreeMap;
 
 use muster_intent::manager::{IntentNo, Lies, Op, Token};
-use muster_shared::model::flow::{DeviceName, FlowId, Packed};
+use muster_shared::model::flow::{CONFIRM_TIMEOUT, DeviceName, FlowId, Packed};
 
 use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, Flows, Target};
 use crate::operation::FlowOp;
 use crate::owner::{Asker, Owner, OwnerCheck};
 use crate::record::FlowMark;
 use crate::site::Site;
-
-/// Seconds after which a change that cut its node off is undone.
-const CONFIRM: u32 = 30;
 
 /// An open write of an intent.
 #[derive(Debug, Default)]
@@ -88,7 +85,7 @@ impl Flows {
         if let Some(why) = self.no_room(key, flow_ops.len()) {
             return Err(why);
         }
-        let serial = self.write(site, key, flow_ops, owner, Some(CONFIRM));
+        let serial = self.write(site, key, flow_ops, owner, Some(CONFIRM_TIMEOUT));
         let Some(device) = self.get_mut(key) else { return Ok(None) };
         if serial <= device.table.settled() {
             return Ok(None);

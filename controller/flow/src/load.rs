@@ -5,10 +5,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use muster_shared::model::flow::{DeviceName, FlowId};
+use muster_shared::model::flow::{CONFIRM_TIMEOUT, DeviceName, FlowId};
 use muster_template::FlowSet;
 
-use crate::batch::CONFIRM_TIMEOUT;
 use crate::device::{DeviceKey, Flows, InFlight, Target};
 use crate::effect::Job;
 use crate::forget::Forgotten;

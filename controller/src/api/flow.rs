@@ -18,7 +18,7 @@ use muster_api::flow::{
 use muster_api::query::{ApplyFlows, FlowList, Guard, Purge, Reconcile, Wait};
 use muster_engine::{Answer, Request};
 use muster_flow::FlowStanding;
-use muster_shared::model::flow::{DeviceName, FlowId, TableCounters};
+use muster_shared::model::flow::{CONFIRM_TIMEOUT, DeviceName, FlowId, TableCounters};
 use muster_template::ForeignPolicy;
 use tokio::time::timeout;
 
@@ -26,8 +26,6 @@ use super::error::ApiError;
 use super::flow_view::{Shown, explained, foreign_view, rule_view};
 use super::{Api, WAIT_MAX, blocking, query, source};
 
-/// Seconds until a change that could cut a node off is undone, if neither file nor flag gives them.
-const GUARD: u32 = 30;
 /// The longest guard: a node cut off for more than an hour is not protected any more.
 const GUARD_MAX: u32 = 3600;
 /// The most ids in one request.
@@ -234,7 +232,7 @@ fn guarded(guard: Option<bool>, seconds: Option<u32>) -> Result<Option<u32>, Api
         (_, Some(seconds)) if !(1..=GUARD_MAX).contains(&seconds) => {
             Err(ApiError::invalid(format!("confirm_timeout={seconds}: want 1 to {GUARD_MAX}")))
         }
-        (_, seconds) => Ok(Some(seconds.unwrap_or(GUARD))),
+        (_, seconds) => Ok(Some(seconds.unwrap_or(CONFIRM_TIMEOUT))),
     }
 }
 

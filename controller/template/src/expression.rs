@@ -265,6 +265,42 @@ pub(crate) enum Part {
     Item(usize),
 }
 
+/// The operands of a call, shared or to be changed: `$items` numbers those of a list, `$iter` goes through it.
+macro_rules! operands {
+    ($call:expr, $items:ident, $iter:ident) => {
+        match $call {
+            Call::GetResource { .. }
+            | Call::GetFile { .. }
+            | Call::Pseudo(_)
+            | Call::Facade(_)
+            | Call::Condition { .. } => Vec::new(),
+            Call::GetParam { path, .. } => $items(1, path),
+            Call::GetNode { parts } => $items(0, parts),
+            Call::GetAttr { path, .. } => $items(2, path),
+            Call::StrReplace { template, params, .. } => {
+                vec![(Part::Key("template"), template), (Part::Key("params"), params)]
+            }
+            Call::ListJoin { delimiter, lists } => {
+                std::iter::once((Part::Item(0), delimiter)).chain($items(1, lists)).collect()
+            }
+            Call::Repeat { template, for_each, .. } => {
+                vec![(Part::Key("template"), template), (Part::Key("for_each"), for_each)]
+            }
+            Call::Plain { argument, .. } => vec![(Part::Whole, argument)],
+            Call::Yaql { expression, data, .. } => {
+                vec![(Part::Key("expression"), expression), (Part::Key("data"), data)]
+            }
+            Call::If { condition, values } => {
+                std::iter::once((Part::Item(0), condition)).chain($items(1, values)).collect()
+            }
+            Call::Logic { operator: Logic::Not, conditions } => {
+                conditions.$iter().map(|condition| (Part::Whole, condition)).collect()
+            }
+            Call::Logic { conditions, .. } => $items(0, conditions),
+        }
+    };
+}
+
 impl Call {
     /// The name in templates.
     pub fn name(&self) -> &'static str {
@@ -292,70 +328,12 @@ impl Call {
 
     /// The expressions a call is made of, with their places.
     pub fn operands(&self) -> Vec<(Part, &Expr)> {
-        match self {
-            Call::GetResource { .. }
-            | Call::GetFile { .. }
-            | Call::Pseudo(_)
-            | Call::Facade(_)
-            | Call::Condition { .. } => Vec::new(),
-            Call::GetParam { path, .. } => items(1, path),
-            Call::GetNode { parts } => items(0, parts),
-            Call::GetAttr { path, .. } => items(2, path),
-            Call::StrReplace { template, params, .. } => {
-                vec![(Part::Key("template"), template), (Part::Key("params"), params)]
-            }
-            Call::ListJoin { delimiter, lists } => {
-                std::iter::once((Part::Item(0), delimiter)).chain(items(1, lists)).collect()
-            }
-            Call::Repeat { template, for_each, .. } => {
-                vec![(Part::Key("template"), template), (Part::Key("for_each"), for_each)]
-            }
-            Call::Plain { argument, .. } => vec![(Part::Whole, argument)],
-            Call::Yaql { expression, data, .. } => {
-                vec![(Part::Key("expression"), expression), (Part::Key("data"), data)]
-            }
-            Call::If { condition, values } => {
-                std::iter::once((Part::Item(0), condition)).chain(items(1, values)).collect()
-            }
-            Call::Logic { operator: Logic::Not, conditions } => {
-                conditions.iter().map(|condition| (Part::Whole, condition)).collect()
-            }
-            Call::Logic { conditions, .. } => items(0, conditions),
-        }
+        operands!(self, items, iter)
     }
 
     /// The same, to be changed.
     pub fn operands_mut(&mut self) -> Vec<(Part, &mut Expr)> {
-        match self {
-            Call::GetResource { .. }
-            | Call::GetFile { .. }
-            | Call::Pseudo(_)
-            | Call::Facade(_)
-            | Call::Condition { .. } => Vec::new(),
-            Call::GetParam { path, .. } => items_mut(1, path),
-            Call::GetNode { parts } => items_mut(0, parts),
-            Call::GetAttr { path, .. } => items_mut(2, path),
-            Call::StrReplace { template, params, .. } => {
-                vec![(Part::Key("template"), template), (Part::Key("params"), params)]
-            }
-            Call::ListJoin { delimiter, lists } => {
-                std::iter::once((Part::Item(0), delimiter)).chain(items_mut(1, lists)).collect()
-            }
-            Call::Repeat { template, for_each, .. } => {
-                vec![(Part::Key("template"), template), (Part::Key("for_each"), for_each)]
-            }
-            Call::Plain { argument, .. } => vec![(Part::Whole, argument)],
-            Call::Yaql { expression, data, .. } => {
-                vec![(Part::Key("expression"), expression), (Part::Key("data"), data)]
-            }
-            Call::If { condition, values } => {
-                std::iter::once((Part::Item(0), condition)).chain(items_mut(1, values)).collect()
-            }
-            Call::Logic { operator: Logic::Not, conditions } => {
-                conditions.iter_mut().map(|condition| (Part::Whole, condition)).collect()
-            }
-            Call::Logic { conditions, .. } => items_mut(0, conditions),
-        }
+        operands!(self, items_mut, iter_mut)
     }
 }
 

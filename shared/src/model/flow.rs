@@ -30,6 +30,10 @@ pub use packed::{ENTRY_MAX, NotAnEntry, Packed};
 pub use parse::{BadEntry, Step, check_part, check_traffic, suggestion, traffic_selector, traffic_treatment};
 pub use table::{BUCKETS, Buckets, EntryState, bucket_of};
 
+/// Seconds in which an agent reaches its controller over a new connection after a guarded change of flow rules, where
+/// nobody says otherwise. No link has to come up first, so it is less than after a change of the network's configuration.
+pub const CONFIRM_TIMEOUT: u32 = 30;
+
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;

@@ -19,9 +19,6 @@ use crate::render::Step;
 
 /// The property that names the device.
 pub(super) const DEVICE: &str = "device";
-/// Seconds to reach the controller over a new connection after a change. Unlike after a change of the
-/// network's configuration, no link has to come up first.
-const CONFIRM_TIMEOUT: u32 = 30;
 
 pub(super) const RULE: TypeInfo = TypeInfo::new(
     "Muster::FlowRule",
@@ -61,23 +58,31 @@ static ENTRY_ATTRIBUTES: [(&str, &str); 3] =
 const DEVICE_ATTRIBUTE: (&str, &str) = (DEVICE, "the bridge, NODE/BRIDGE");
 const IDS_ATTRIBUTE: (&str, &str) = ("ids", "the ids of all its entries, in order");
 
-static RULE_PROPERTIES: [Property; 9] = [
+// What all of these types have.
+const CONFIRM_TIMEOUT_PROPERTY: Property =
     Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
         .is(
             PropertyType::Integer,
             "seconds to reach the controller anew after a change; else it is taken back",
         )
         .default("30")
-        .range(1, CONFIRM_TIMEOUT_MAX),
-    Property::required(DEVICE, |value| device(value).map(drop))
-        .is(PropertyType::String, "the bridge, NODE/BRIDGE")
-        .replaces(),
-    Property::optional("guard", |value| guard(value).map(drop))
-        .is(
-            PropertyType::Boolean,
-            "whether a change that could cut the node off is taken back unless it is confirmed",
-        )
-        .default("true"),
+        .range(1, CONFIRM_TIMEOUT_MAX);
+
+const DEVICE_PROPERTY: Property = Property::required(DEVICE, |value| device(value).map(drop))
+    .is(PropertyType::String, "the bridge, NODE/BRIDGE")
+    .replaces();
+
+const GUARD_PROPERTY: Property = Property::optional("guard", |value| guard(value).map(drop))
+    .is(
+        PropertyType::Boolean,
+        "whether a change that could cut the node off is taken back unless it is confirmed",
+    )
+    .default("true");
+
+static RULE_PROPERTIES: [Property; 9] = [
+    CONFIRM_TIMEOUT_PROPERTY,
+    DEVICE_PROPERTY,
+    GUARD_PROPERTY,
     Property::optional("hard_timeout", |value| part("hard_timeout", value))
         .is(PropertyType::Integer, "seconds until it goes; 0: never")
         .default("0")
@@ -108,25 +113,12 @@ static RULE_PROPERTIES: [Property; 9] = [
 ];
 
 static TABLE_PROPERTIES: [Property; 6] = [
-    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
-        .is(
-            PropertyType::Integer,
-            "seconds to reach the controller anew after a change; else it is taken back",
-        )
-        .default("30")
-        .range(1, CONFIRM_TIMEOUT_MAX),
-    Property::required(DEVICE, |value| device(value).map(drop))
-        .is(PropertyType::String, "the bridge, NODE/BRIDGE")
-        .replaces(),
+    CONFIRM_TIMEOUT_PROPERTY,
+    DEVICE_PROPERTY,
     Property::optional("foreign", |value| foreign(value).map(drop))
         .is(PropertyType::String, "what becomes of rules on the bridge that are not Muster's")
         .one_of(&["leave", "show", "import"]),
-    Property::optional("guard", |value| guard(value).map(drop))
-        .is(
-            PropertyType::Boolean,
-            "whether a change that could cut the node off is taken back unless it is confirmed",
-        )
-        .default("true"),
+    GUARD_PROPERTY,
     Property::required("rules", check_rules)
         .is(PropertyType::List, "rules, each a map of the properties of Muster::FlowRule without device"),
     Property::optional("table", |value| part("table", value))
@@ -137,25 +129,12 @@ static TABLE_PROPERTIES: [Property; 6] = [
 static GROUP_PROPERTIES: [Property; 6] = [
     Property::required("buckets", check_buckets)
         .is(PropertyType::List, "what is done with packets: {treatment, weight, watch_port} each"),
-    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
-        .is(
-            PropertyType::Integer,
-            "seconds to reach the controller anew after a change; else it is taken back",
-        )
-        .default("30")
-        .range(1, CONFIRM_TIMEOUT_MAX),
-    Property::required(DEVICE, |value| device(value).map(drop))
-        .is(PropertyType::String, "the bridge, NODE/BRIDGE")
-        .replaces(),
+    CONFIRM_TIMEOUT_PROPERTY,
+    DEVICE_PROPERTY,
     Property::required("group", |value| part("group", value))
         .is(PropertyType::Integer, "its number on the bridge")
         .range(0, 0xffff_ff00),
-    Property::optional("guard", |value| guard(value).map(drop))
-        .is(
-            PropertyType::Boolean,
-            "whether a change that could cut the node off is taken back unless it is confirmed",
-        )
-        .default("true"),
+    GUARD_PROPERTY,
     Property::required("type", |value| part("type", value))
         .is(PropertyType::String, "which of its buckets are used")
         .one_of(&["all", "select", "indirect", "fast_failover"]),
@@ -164,22 +143,9 @@ static GROUP_PROPERTIES: [Property; 6] = [
 static METER_PROPERTIES: [Property; 6] = [
     Property::required("bands", |value| part("bands", value))
         .is(PropertyType::List, "bounds: {rate, burst, dscp_remark} each"),
-    Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
-        .is(
-            PropertyType::Integer,
-            "seconds to reach the controller anew after a change; else it is taken back",
-        )
-        .default("30")
-        .range(1, CONFIRM_TIMEOUT_MAX),
-    Property::required(DEVICE, |value| device(value).map(drop))
-        .is(PropertyType::String, "the bridge, NODE/BRIDGE")
-        .replaces(),
-    Property::optional("guard", |value| guard(value).map(drop))
-        .is(
-            PropertyType::Boolean,
-            "whether a change that could cut the node off is taken back unless it is confirmed",
-        )
-        .default("true"),
+    CONFIRM_TIMEOUT_PROPERTY,
+    DEVICE_PROPERTY,
+    GUARD_PROPERTY,
     Property::required("meter", |value| part("meter", value))
         .is(PropertyType::Integer, "its number on the bridge")
         .range(1, 0xffff_0000),
@@ -214,7 +180,7 @@ fn set(
     entries: Vec<Packed>,
     foreign: Option<ForeignPolicy>,
 ) -> Result<FlowSet, PropertyError> {
-    let seconds = given.get("confirm_timeout", confirm_timeout)?.unwrap_or(CONFIRM_TIMEOUT);
+    let seconds = given.get("confirm_timeout", confirm_timeout)?.unwrap_or(flow::CONFIRM_TIMEOUT);
     let guard = given.get("guard", guard)?.unwrap_or(true);
     Ok(FlowSet {
         device: given.required(DEVICE, device)?,

@@ -27,6 +27,9 @@ pub struct NodeView {
     pub labels: BTreeMap<String, String>,
     /// As it said last.
     pub agent_version: String,
+    /// The address that its agent connects from; null if that is not known: it comes over a broker, has not connected since the
+    /// controller started, or two agents have its identity.
+    pub address: Option<IpAddr>,
     /// RFC 3339 UTC; null if it was never connected.
     pub last_seen: Option<String>,
     /// While it is connected: how long nothing was heard of it. Whoever keeps the clock makes `last_seen` of it.
@@ -49,6 +52,10 @@ pub struct NodeView {
     pub lost: Vec<LostView>,
     /// How many there are.
     pub lost_total: u64,
+    /// What it told of itself last, by the names of templates, if the query asks for facts; absent if it has told nothing since
+    /// the controller started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub facts: Option<Map<String, Value>>,
 }
 
 /// What a removed node may still have.

@@ -72,6 +72,18 @@ pub struct NodePage {
     /// The name that the page begins after.
     #[schemars(with = "Option<String>")]
     pub marker: Option<NodeId>,
+    /// With the facts of each.
+    #[serde(default)]
+    pub facts: bool,
+}
+
+/// GET /v1/nodes/{node}
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OneNode {
+    /// With its facts.
+    #[serde(default)]
+    pub facts: bool,
 }
 
 /// GET /v1/drift

@@ -176,7 +176,7 @@ routes! {
     ListNodes: get("/v1/nodes", "Lists nodes").query::<query::NodePage>().answers::<Vec<NodeView>>();
     CountNodes: get("/v1/counts/nodes", "Counts nodes by state")
         .query::<query::NodePage>().answers::<std::collections::BTreeMap<String, u64>>();
-    ShowNode: get("/v1/nodes/{node}", "Shows a node").answers::<NodeView>();
+    ShowNode: get("/v1/nodes/{node}", "Shows a node").query::<query::OneNode>().answers::<NodeView>();
     ChangeLabels: patch("/v1/nodes/{node}", "Sets and removes labels").takes::<ChangeLabels>().answers::<NodeView>();
     RemoveNode: delete("/v1/nodes/{node}", "Forgets a node").answers::<NodeRemoved>();
     RevokeNode: post("/v1/nodes/{node}/revoke", "Cuts a node off").answers::<NodeView>();

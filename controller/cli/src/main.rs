@@ -8,6 +8,7 @@ mod drawing;
 mod failure;
 mod flow;
 mod intent;
+mod inventory;
 mod manual;
 mod node;
 mod output;
@@ -90,6 +91,14 @@ enum Noun {
     /// Show the network of bridges and links that intents use
     #[command(subcommand, after_help = "Example:\n  muster topology show")]
     Topology(topology::TopologyVerb),
+    /// Print the nodes as an inventory of Ansible
+    ///
+    /// The document is that of an inventory script: Ansible runs a script of two lines that calls this command
+    /// (docs/ansible.md). There is a group for each label, KEY_VALUE, and the groups online, offline and
+    /// maintenance. Characters that Ansible does not take in the name of a group are '_' there.
+    #[command(after_help = "Example:\n  muster inventory --list\n  muster inventory --list --facts\n  \
+                            muster inventory --host web-1.example.org")]
+    Inventory(inventory::Inventory),
     /// Describe the functions of templates; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster template functions")]
     Template(template::TemplateVerb),
@@ -181,6 +190,7 @@ async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Fai
         Noun::Intent(verb) => intent::run(verb, client, format).await,
         Noun::Restore(verb) => restore::run(verb, client, format).await,
         Noun::Topology(verb) => topology::run(verb, client).await,
+        Noun::Inventory(request) => inventory::run(request, client, format).await,
         Noun::Template(_) | Noun::Type(_) | Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
     }
 }

@@ -179,11 +179,12 @@ const NODES: [Column<NodeView>; 7] = [
 ];
 
 /// The first keys of a single node.
-const FIELDS: [&str; 7] = [
+const FIELDS: [&str; 8] = [
     key!(NodeView.name),
     key!(NodeView.state),
     key!(NodeView.labels),
     key!(NodeView.agent_version),
+    key!(NodeView.address),
     key!(NodeView.last_seen),
     key!(NodeView.resources),
     key!(NodeView.drifted),

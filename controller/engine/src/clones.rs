@@ -84,6 +84,13 @@ impl Instances {
         }
     }
 
+    /// The address that the newest instance last connected from. `None`: it is not known, or two
+    /// instances live.
+    pub fn address(&self) -> Option<IpAddr> {
+        let newest = self.known.back().filter(|_| !self.in_conflict)?;
+        newest.address.map(|address| address.to_canonical())
+    }
+
     /// Addresses of the living instances, the newest last. Empty without a conflict.
     pub fn in_conflict(&self, now: MonoTime) -> Vec<String> {
         let living = self.known.iter().filter(|it| self.in_conflict && it.heard + GONE_AFTER > now);
@@ -165,8 +172,10 @@ mod tests {
         let address = |last: u8| Some(IpAddr::from([10, 0, 0, last]));
         instances.greet(at(0), 1, address(1));
         instances.greet(at(1), 2, address(2));
+        assert_eq!(instances.address(), address(2));
         instances.left(at(1000));
         assert_eq!(instances.greet(at(1001), 1, address(1)), Verdict::NewConflict);
+        assert_eq!(instances.address(), None, "which of them is the server is not known");
         assert_eq!(instances.in_conflict(at(1001)), ["10.0.0.2", "10.0.0.1"]);
     }
 }

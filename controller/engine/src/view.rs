@@ -16,7 +16,7 @@ mod node;
 mod page;
 mod stack;
 
-pub use node::TokenView;
+pub use node::{KnownNode, TokenView};
 pub use page::RowFilter;
 pub use stack::{
     ActiveView, FailureView, GraphEdgeView, GraphNodeView, GraphView, OutputView, ProgressView, ResourceView,

@@ -14,12 +14,13 @@ use muster_api::node::{
     ChangeLabels, DriftView, FactsView, LinkCounters, LinkFactsView, Maintenance, MoveNode, NodeMoved,
     NodeRemoved, NodeView,
 };
-use muster_api::query::{NodePage, OnNode};
+use muster_api::query::{NodePage, OnNode, OneNode};
+use muster_engine::view::KnownNode;
 use muster_engine::{Answer, Request, View};
 use muster_shared::NodeId;
 use muster_shared::join::{JoinToken, TokenError};
 use muster_shared::model::{Counters, Facts};
-use muster_template::{FACTS, Selector, fact, suggestion};
+use muster_template::{Selector, facts_by_name, suggestion};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use time::OffsetDateTime;
@@ -33,9 +34,9 @@ pub async fn list(
     State(api): State<Api>,
     asked: Result<Query<NodePage>, QueryRejection>,
 ) -> Result<Json<Vec<NodeView>>, ApiError> {
-    let NodePage { selector, limit, marker } = query(asked)?;
+    let NodePage { selector, limit, marker, facts } = query(asked)?;
     let selector: Selector = selector.parse().map_err(ApiError::invalid)?;
-    views(&api, &selector, marker, super::limit(limit)?).await.map(Json)
+    views(&api, &selector, marker, super::limit(limit)?, facts).await.map(Json)
 }
 
 /// Queries page by page, so that the driver is not delayed.
@@ -44,6 +45,7 @@ async fn views(
     selector: &Selector,
     mut after: Option<NodeId>,
     limit: usize,
+    with_facts: bool,
 ) -> Result<Vec<NodeView>, ApiError> {
     let mut nodes = Vec::new();
     loop {
@@ -56,7 +58,7 @@ async fn views(
         let selector = selector.clone();
         let meant = move || {
             let meant = page.into_iter().filter(|node| node.is_meant(&selector));
-            Ok(meant.map(|node| seen(node.view, now)).collect::<Vec<_>>())
+            Ok(meant.map(|node| shown(node, now, with_facts)).collect::<Vec<_>>())
         };
         nodes.extend(blocking(meant).await?);
         if is_last || nodes.len() >= limit {
@@ -69,8 +71,10 @@ async fn views(
 }
 
 /// While a node is connected, memory has when it was last heard: the store is not written each time.
-fn seen(view: NodeView, now: OffsetDateTime) -> NodeView {
-    NodeView { last_seen: view.silent.map(|silent| rfc3339(now - silent)), ..view }
+fn shown(node: KnownNode, now: OffsetDateTime, with_facts: bool) -> NodeView {
+    let facts = if with_facts { node.facts() } else { None };
+    let last_seen = node.view.silent.map(|silent| rfc3339(now - silent));
+    NodeView { last_seen, facts, ..node.view }
 }
 
 /// Adds when absent nodes were last heard, from the database.
@@ -103,8 +107,13 @@ pub async fn count(
 }
 
 /// GET /v1/nodes/{node}
-pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<NodeView>, ApiError> {
-    one(&api, &node_name(name)?).await
+pub async fn show(
+    State(api): State<Api>,
+    Path(name): Path<String>,
+    asked: Result<Query<OneNode>, QueryRejection>,
+) -> Result<Json<NodeView>, ApiError> {
+    let OneNode { facts } = query(asked)?;
+    find(&api, &node_name(name)?, facts).await
 }
 
 /// PATCH /v1/nodes/{node}: the node as it is then.
@@ -216,8 +225,7 @@ fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> Result<FactsView, 
     let told_at = OffsetDateTime::now_utc() - age;
     let booted_at = i64::try_from(facts.booted_at).ok().filter(|at| *at > 0);
     let booted_at = booted_at.and_then(|at| OffsetDateTime::from_unix_timestamp(at).ok()).map(rfc3339);
-    let mut told: Map<String, Value> =
-        FACTS.into_iter().filter_map(|name| Some((name.to_owned(), fact(facts, name)?))).collect();
+    let mut told = facts_by_name(facts);
     let disks = taken(&mut told, "disks")?;
     let mut links: Vec<LinkFactsView> = taken(&mut told, "links")?;
     for (link, facts) in links.iter_mut().zip(&facts.links) {
@@ -247,15 +255,19 @@ fn taken<T: DeserializeOwned>(facts: &mut Map<String, Value>, name: &str) -> Res
 }
 
 async fn one(api: &Api, node: &NodeId) -> Result<Json<NodeView>, ApiError> {
+    find(api, node, false).await
+}
+
+async fn find(api: &Api, node: &NodeId, with_facts: bool) -> Result<Json<NodeView>, ApiError> {
     let name = node.clone();
     let look = move |site: View<'_>| (site.node_named(&name), OffsetDateTime::now_utc());
     if let (Some(known), now) = api.driver.query(look).await? {
-        let mut found = [seen(known.view, now)];
+        let mut found = [shown(known, now, with_facts)];
         last_seen(api, &mut found).await?;
         let [view] = found;
         return Ok(Json(view));
     }
-    let nodes = views(api, &Selector::default(), None, usize::MAX).await?;
+    let nodes = views(api, &Selector::default(), None, usize::MAX, false).await?;
     let near = suggestion(node.as_str(), nodes.iter().map(|other| &*other.name));
     Err(ApiError::not_found(format!("no node '{node}'{near}")))
 }
@@ -267,6 +279,7 @@ fn node_name(text: String) -> Result<NodeId, ApiError> {
 #[cfg(test)]
 mod tests {
     use muster_shared::model::{DiskFacts, LinkFacts, NeighbourFacts, PciFacts};
+    use muster_template::{FACTS, fact};
     use serde_json::json;
 
     use super::*;

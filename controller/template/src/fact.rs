@@ -5,7 +5,7 @@
 //! time of the last boot). Nothing should depend on them.
 
 use muster_shared::model::{DiskFacts, Facts, LinkFacts, NeighbourFacts};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::error::suggestion_or_all;
 
@@ -43,6 +43,11 @@ pub fn fact(facts: &Facts, name: &str) -> Option<Value> {
         "os" => json!({"id": facts.os.id, "version": facts.os.version, "name": facts.os.name}),
         _ => return None,
     })
+}
+
+/// All facts, by the first parts of their names.
+pub fn facts_by_name(facts: &Facts) -> Map<String, Value> {
+    FACTS.into_iter().filter_map(|name| Some((name.to_owned(), fact(facts, name)?))).collect()
 }
 
 fn disk(disk: &DiskFacts) -> Value {

@@ -53,7 +53,7 @@ pub use digest::names_digest;
 pub use drift_policy::DriftPolicy;
 pub use environment::{Environment, EnvironmentFile};
 pub use error::{Error, Errors, suggestion};
-pub use fact::{FACTS, fact, fact_at};
+pub use fact::{FACTS, fact, fact_at, facts_by_name};
 pub use flow_file::{FlowFile, FlowLimits, FlowPart, FlowStage};
 pub use function_list::{Function, functions};
 pub use hooks::{Hook, Policies, Policy, Restriction};

@@ -2,6 +2,7 @@
 //! absence, full disks and bad input. Needs root for namespaces and mounts.
 #![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
+mod ansible;
 mod away;
 mod bad_input;
 mod brokers;

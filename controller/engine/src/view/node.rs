@@ -7,7 +7,8 @@ use muster_api::node::{DriftView, LostView, NodeView};
 use muster_shared::model::Facts;
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, Rate};
-use muster_template::{Selector, fact};
+use muster_template::{Selector, fact, facts_by_name};
+use serde_json::{Map, Value};
 
 use crate::node::{Node, NodeKey};
 use crate::phase::Phase;
@@ -29,6 +30,12 @@ pub struct KnownNode {
 }
 
 impl KnownNode {
+    /// The facts that the agent sent last, by name. `None`: it has sent none since the controller
+    /// started. Their size is as in [`View::known_nodes`].
+    pub fn facts(&self) -> Option<Map<String, Value>> {
+        self.facts.as_ref().map(|facts| facts_by_name(facts))
+    }
+
     /// Whether a selector matches the node.
     pub fn is_meant(&self, selector: &Selector) -> bool {
         let facts = self.facts.as_ref().map(|facts| |name: &str| fact(facts, name));
@@ -99,6 +106,7 @@ impl View<'_> {
                 .map(str::to_owned),
             labels: joined.map(|joined| joined.labels.clone()).unwrap_or_default(),
             agent_version: joined.map(|joined| joined.agent_version.clone()).unwrap_or_default(),
+            address: node.instances.address(),
             last_seen: None,
             conflict,
             clock_off_s: node.clock_off.filter(|_| node.ready),
@@ -109,6 +117,7 @@ impl View<'_> {
             mac_conflicts: mac_conflicts.get(&node.name).cloned().unwrap_or_default(),
             lost: self.lost_views(node.lost.slots()),
             lost_total,
+            facts: None,
         };
         Some(KnownNode { view, facts: node.facts.as_ref().map(|told| Arc::clone(&told.facts)) })
     }

@@ -16,6 +16,7 @@ mod pages;
 mod progress;
 mod resource;
 mod restore;
+mod schema;
 mod source;
 mod span;
 mod stack;
@@ -105,6 +106,9 @@ enum Noun {
     /// Describe resource types; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster type show Muster::File")]
     Type(r#type::TypeVerb),
+    /// Print the schema of templates or network documents, for editors; needs no controller
+    #[command(subcommand, after_help = "Example:\n  muster schema template > template.schema.json")]
+    Schema(schema::SchemaVerb),
     /// Print a completion script
     #[command(after_help = "Example:\n  muster completion bash > /etc/bash_completion.d/muster")]
     Completion {
@@ -166,6 +170,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         }
         Noun::Template(verb) => template::run(verb, format),
         Noun::Type(verb) => r#type::run(verb, format),
+        Noun::Schema(verb) => schema::run(verb, format),
         noun => {
             let mut client = Client::new(&cli.url)?;
             if let Some(site) = cli.site {
@@ -191,7 +196,11 @@ async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Fai
         Noun::Restore(verb) => restore::run(verb, client, format).await,
         Noun::Topology(verb) => topology::run(verb, client).await,
         Noun::Inventory(request) => inventory::run(request, client, format).await,
-        Noun::Template(_) | Noun::Type(_) | Noun::Completion { .. } | Noun::Generate { .. } => Ok(()),
+        Noun::Template(_)
+        | Noun::Type(_)
+        | Noun::Schema(_)
+        | Noun::Completion { .. }
+        | Noun::Generate { .. } => Ok(()),
     }
 }
 

@@ -15,9 +15,12 @@ use std::collections::BTreeMap;
 pub use gather::gather;
 pub use mention::Mention;
 
+/// How the names of templates' files end, where they are types.
+pub(crate) const TEMPLATE_ENDINGS: [&str; 2] = [".yaml", ".template"];
+
 /// Whether a type's name is that of a template's file.
 pub fn is_template(name: &str) -> bool {
-    name.ends_with(".yaml") || name.ends_with(".template")
+    TEMPLATE_ENDINGS.iter().any(|ending| name.ends_with(ending))
 }
 
 /// The key of what a template (or environment) with the key `base` calls `name`. The root template's

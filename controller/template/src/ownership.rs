@@ -12,6 +12,10 @@ use crate::expression::{Call, Expr, ExprKind};
 use crate::render::{RenderError, Unknown};
 use crate::template::Template;
 
+/// The values of `deletion_policy`, and whether the object stays.
+pub(crate) const DELETION_POLICIES: [(&str, bool); 4] =
+    [("delete", false), ("Delete", false), ("retain", true), ("Retain", true)];
+
 /// The most characters of an external id, which appears in lists and events.
 const EXTERNAL_ID_MAX: usize = 255;
 
@@ -21,9 +25,10 @@ pub(crate) fn retains(reader: &mut Reader<'_>, value: &Expr) -> bool {
         reader.error(value.at, format!("want delete or retain, got {}", value.describe()));
         return false;
     };
+    if let Some((_, retains)) = DELETION_POLICIES.iter().find(|(known, _)| *known == &**policy) {
+        return *retains;
+    }
     match &**policy {
-        "retain" | "Retain" => return true,
-        "delete" | "Delete" => {}
         "snapshot" | "Snapshot" => {
             let message = "the policy 'snapshot' is not supported: no type here can make a snapshot; delete and \
                            retain are";

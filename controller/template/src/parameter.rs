@@ -16,7 +16,8 @@ use crate::expression::{Entry, Expr, ExprKind, describe};
 use crate::scalar;
 use crate::text::{python, text_of};
 use crate::version::Version;
-pub(crate) use constraint::Constraint;
+pub(crate) use constraint::{Constraint, RULES};
+pub(crate) use custom::names as custom_constraints;
 
 /// HOT's types of parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -56,14 +57,14 @@ pub struct ParameterDef {
     pub(crate) at: Place,
 }
 
-const TYPES: [(&str, ParameterType); 5] = [
+pub(crate) const TYPES: [(&str, ParameterType); 5] = [
     ("string", ParameterType::String),
     ("number", ParameterType::Number),
     ("json", ParameterType::Json),
     ("comma_delimited_list", ParameterType::CommaDelimitedList),
     ("boolean", ParameterType::Boolean),
 ];
-const KEYS: [&str; 8] =
+pub(crate) const KEYS: [&str; 8] =
     ["type", "default", "description", "label", "hidden", "immutable", "constraints", "tags"];
 
 impl ParameterType {

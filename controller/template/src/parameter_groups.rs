@@ -7,7 +7,7 @@ use crate::error::{Place, cut, suggestion};
 use crate::expression::{Expr, ExprKind};
 use crate::parse::description;
 
-const KEYS: [&str; 3] = ["label", "description", "parameters"];
+pub(crate) const KEYS: [&str; 3] = ["label", "description", "parameters"];
 
 pub(crate) struct DraftGroup {
     pub label: Option<Box<str>>,

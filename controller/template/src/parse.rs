@@ -21,7 +21,7 @@ use crate::types::Kind;
 use crate::version::Version;
 use crate::{digest, function, ownership, sets};
 
-const SECTIONS: [&str; 7] = [
+pub(crate) const SECTIONS: [&str; 7] = [
     "heat_template_version",
     "description",
     "parameter_groups",
@@ -31,7 +31,7 @@ const SECTIONS: [&str; 7] = [
     "outputs",
 ];
 const SECTIONS_NOT_YET: [&str; 1] = ["parameter_merge_strategies"];
-const RESOURCE_KEYS: [&str; 12] = [
+pub(crate) const RESOURCE_KEYS: [&str; 12] = [
     "type",
     "properties",
     "depends_on",
@@ -45,7 +45,7 @@ const RESOURCE_KEYS: [&str; 12] = [
     "metadata",
     "description",
 ];
-const OUTPUT_KEYS: [&str; 3] = ["value", "description", "condition"];
+pub(crate) const OUTPUT_KEYS: [&str; 3] = ["value", "description", "condition"];
 
 /// Reads and validates a template. `name` is the file's name for errors; `files` has the contents for
 /// `get_file`, by the text written there.

@@ -12,8 +12,8 @@ use crate::Limits;
 use crate::error::{cut, suggestion_or_all};
 use crate::expression::describe;
 
-const KEYS: [&str; 5] = ["away", "batch", "canary", "max_failures", "pause"];
-const AWAYS: [&str; 3] = ["fail", "skip", "wait"];
+pub(crate) const KEYS: [&str; 5] = ["away", "batch", "canary", "max_failures", "pause"];
+pub(crate) const AWAYS: [&str; 3] = ["fail", "skip", "wait"];
 /// Seconds: a day.
 const PAUSE_MAX: f64 = 86_400.0;
 

@@ -12,8 +12,8 @@ use crate::rollout::Rollout;
 use crate::selector::Selector;
 use crate::template::ForEach;
 
-const NEED_KEYS: [&str; 2] = ["resource", "scope"];
-const SCOPES: [&str; 2] = ["all", "node"];
+pub(crate) const NEED_KEYS: [&str; 2] = ["resource", "scope"];
+pub(crate) const SCOPES: [&str; 2] = ["all", "node"];
 
 /// The value of `for_each`; `None` if it is wrong, which has been reported.
 pub(crate) fn for_each(reader: &mut Reader<'_>, value: Expr) -> Option<ForEach> {

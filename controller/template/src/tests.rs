@@ -8,6 +8,7 @@ mod deployment;
 mod flow_file;
 mod hot;
 mod intent_file;
+mod json_schema;
 mod language;
 mod properties;
 mod scale;

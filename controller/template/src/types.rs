@@ -81,7 +81,7 @@ kinds! {
 }
 
 /// Former names that Heat still accepts, and their types.
-const FORMER: [(&str, Kind); 2] = [
+pub(crate) const FORMER: [(&str, Kind); 2] = [
     ("OS::Heat::SoftwareDeployments", Kind::SoftwareDeploymentGroup),
     ("OS::Heat::StructuredDeployments", Kind::StructuredDeploymentGroup),
 ];

@@ -95,6 +95,8 @@ fn ansible_reads_the_nodes_of_a_site() {
     );
     let of_host = ansible.ansible("ansible-inventory", &["--host", "web-2"]);
     assert_eq!(serde_json::from_str::<Value>(&of_host).unwrap(), *variables);
+    assert_eq!(site.json(&["inventory", "--host", "web-2"]), *variables);
+    assert_eq!(site.ok(&["inventory", "--host", "web-3"]), "{}\n");
     let listed = ansible.ansible("ansible", &["role_web:!maintenance", "--list-hosts"]);
     assert_eq!(listed.split_whitespace().collect::<Vec<_>>(), ["hosts", "(1):", "web-1"]);
 

@@ -6,6 +6,8 @@ use muster_shared::model::network::{NetworkDocument, NicMapping, Problem};
 use saphyr_parser::{Event, Parser, ScalarStyle};
 use serde_json::{Map, Value};
 
+use super::json_schema;
+
 /// Beside the repository, or where `MUSTER_SAMPLES` says; not part of it.
 pub fn samples() -> PathBuf {
     let beside = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/samples");
@@ -31,7 +33,10 @@ fn samples_are_taken_or_refused_by_name() {
             continue;
         }
         let verdict = match NetworkDocument::parse(&value) {
-            Ok(_) => "taken".to_owned(),
+            Ok(_) => {
+                assert!(json_schema::validator().is_valid(&value), "{}", path.display());
+                "taken".to_owned()
+            }
             Err(error) => {
                 let by_name = matches!(error.problem, Problem::Unsupported { .. });
                 assert!(by_name, "{}: {error}", path.display());

@@ -7,6 +7,7 @@ mod dhcp;
 mod document;
 mod ethtool;
 mod hints;
+mod json_schema;
 mod lldp;
 mod options;
 mod ovs;

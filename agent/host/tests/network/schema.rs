@@ -40,7 +40,7 @@ fn any(value: &Value, is: &dyn Fn(&Value) -> bool) -> bool {
 }
 
 /// Values of all kinds: of each, some option takes some.
-fn palette() -> Vec<Value> {
+pub fn palette() -> Vec<Value> {
     let mut values = vec![
         json!(null),
         json!(true),

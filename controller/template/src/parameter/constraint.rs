@@ -43,7 +43,7 @@ enum Rule {
     Custom(Custom),
 }
 
-const RULES: [&str; 6] =
+pub(crate) const RULES: [&str; 6] =
     ["length", "range", "modulo", "allowed_values", "allowed_pattern", "custom_constraint"];
 /// The most allowed values in one message.
 const SHOWN: usize = 10;

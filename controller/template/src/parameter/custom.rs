@@ -38,6 +38,11 @@ const REFUSED: [(&str, &str); 3] = [
 const FQDN_MAX: usize = 255;
 const LABEL_MAX: usize = 63;
 
+/// The names in templates.
+pub(crate) fn names() -> [&'static str; TABLE.len()] {
+    TABLE.map(|(name, ..)| name)
+}
+
 impl Custom {
     pub fn from_name(name: &str) -> Result<Self, String> {
         if let Some((_, custom, _)) = TABLE.iter().find(|(known, ..)| *known == name) {
@@ -55,7 +60,7 @@ impl Custom {
                 )
             }
             None => {
-                let near = suggestion_or_all(name, &TABLE.map(|(name, ..)| name));
+                let near = suggestion_or_all(name, &names());
                 format!("unknown constraint '{}'{near}", cut(name))
             }
         })

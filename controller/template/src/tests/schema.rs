@@ -29,7 +29,7 @@ fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
 
 /// A valid resource of the type, with nothing that need not be given; and for each property that is neither a
 /// range nor a list of words two more values, which differ from it and from each other.
-fn sample(kind: Kind) -> (Value, Value) {
+pub(super) fn sample(kind: Kind) -> (Value, Value) {
     let device = json!(["web-2/br0", "web-1/br1"]);
     match kind {
         Kind::Dummy => (json!({}), json!({"values": [{"!a": "1"}, {"!a": "2"}], "node": ["web-1", "web-2"]})),
@@ -206,7 +206,7 @@ fn cloud(mut more: Value) -> Value {
 }
 
 /// The sample with other values of some properties.
-fn with(sample: &Value, changes: &[(&str, Value)]) -> Value {
+pub(super) fn with(sample: &Value, changes: &[(&str, Value)]) -> Value {
     let mut map: Map<String, Value> = sample.as_object().unwrap().clone();
     map.extend(changes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
     Value::Object(map)

@@ -21,8 +21,8 @@ use crate::types::Kind;
 
 const DEFINITION_KEYS: [&str; 3] = ["metadata", "properties", "type"];
 const MODES: [&str; 2] = ["append", "update"];
-const POLICIES: [&str; 2] = ["batch_create", "rolling_update"];
-const POLICY_KEYS: [&str; 3] = ["max_batch_size", "min_in_service", "pause_time"];
+pub(crate) const POLICIES: [&str; 2] = ["batch_create", "rolling_update"];
+pub(crate) const POLICY_KEYS: [&str; 3] = ["max_batch_size", "min_in_service", "pause_time"];
 
 /// The settings of a group or chain.
 pub(super) struct Decided {

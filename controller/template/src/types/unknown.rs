@@ -3,6 +3,9 @@
 use crate::error::{cut, suggestion};
 use crate::types::Kind;
 
+/// The beginnings of types that no environment need map: an unknown one is a typing error.
+pub(crate) const OWN: [&str; 2] = ["OS::Heat::", "Muster::"];
+
 /// The error for an unknown type.
 pub(crate) fn unknown_type(name: &str) -> String {
     if name == "OS::Heat::Stack" {
@@ -19,7 +22,7 @@ pub(crate) fn unknown_type(name: &str) -> String {
     let of = |starts: &[&str]| starts.iter().any(|start| name.starts_with(start));
     let hint = match () {
         () if of(&["OS::TripleO::"]) => "give the environment whose 'resource_registry' says what it is",
-        () if of(&["OS::Heat::", "Muster::"]) && !near.is_empty() => "",
+        () if of(&OWN) && !near.is_empty() => "",
         () if of(&["OS::", "AWS::"]) => {
             "what only a cloud has is mapped to a template or to OS::Heat::None by 'resource_registry' in an \
              environment"

@@ -20,7 +20,9 @@ pub(super) type Parsed<T> = Result<T, NetworkError>;
 /// Names of routing tables.
 pub(super) type Tables = BTreeMap<String, u32>;
 
-const SECTIONS: [&str; 4] = ["network_config", "fallback_config", "minimum_config", "remove_config"];
+/// The sections of a document that is a map.
+pub(super) const SECTIONS: [&str; 4] =
+    ["network_config", "fallback_config", "minimum_config", "remove_config"];
 /// The most links that one document removes.
 const MAX_REMOVALS: usize = MAX_OBJECTS;
 /// The longest name that `rt_tables` accepts.

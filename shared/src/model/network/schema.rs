@@ -1,10 +1,12 @@
 //! os-net-config's own schema (18.1), as strict as there: what a value of each kind may be. Which options each object type
-//! has is in `schema/options.rs`.
+//! has is in `schema/options.rs`; `schema/json.rs` tells editors.
 //!
 //! The schema defines the form of a document; `support.rs` defines which parts are supported. Absent: YAML,
 //! and template functions except `get_param` and `get_input`, which the schema itself allows. The parser
 //! refuses those afterwards, because nothing resolves them on a server.
 
+mod about;
+mod json;
 mod options;
 mod words;
 
@@ -41,6 +43,10 @@ pub(super) enum Kind {
     /// A list of `key=value`.
     OvsOptionList,
     OvsExtra,
+    /// An address with the length of its prefix.
+    Cidr,
+    /// An IP address, or `self`.
+    NextHop,
     Mac,
     VfState,
     Dcb,
@@ -188,6 +194,9 @@ fn check(path: &str, kind: Kind, value: &Value, depth: usize) -> Checked {
         }),
         Kind::OvsExtra if value.is_string() => Ok(()),
         Kind::OvsExtra => at_least_one(path, value, |path, value| text(path, value).map(drop)),
+        Kind::Cidr => cidr(path, value),
+        Kind::NextHop if value == "self" => Ok(()),
+        Kind::NextHop => ip(path, value),
         Kind::Mac => shape(path, value, words::is_mac, "a MAC address is wanted"),
         Kind::VfState => one_of(path, &["auto", "enable", "disable"], value),
         Kind::Dcb => {
@@ -220,44 +229,40 @@ fn check(path: &str, kind: Kind, value: &Value, depth: usize) -> Checked {
 type Entry = (&'static [(&'static str, Kind)], &'static [&'static str]);
 
 const RULE: Entry = (&[("rule", Kind::Text), ("comment", Kind::Text)], &["rule"]);
-/// `ip_netmask` has its own form.
-const ADDRESS: Entry = (&[("ip_netmask", Kind::Text)], &["ip_netmask"]);
+const ADDRESS: Entry = (&[("ip_netmask", Kind::Cidr)], &["ip_netmask"]);
 const DSCP2PRIO: Entry =
     (&[("priority", Kind::Int), ("protocol", Kind::Int), ("selector", Kind::Int)], &["priority", "protocol"]);
-const ROUTE: [&str; 8] =
-    ["next_hop", "nexthop", "ip_netmask", "destination", "default", "route_options", "table", "metric"];
+const ROUTE: [(&str, Kind); 8] = [
+    ("next_hop", Kind::NextHop),
+    ("nexthop", Kind::NextHop),
+    ("ip_netmask", Kind::Cidr),
+    ("destination", Kind::Cidr),
+    ("default", Kind::Bool),
+    ("route_options", Kind::Text),
+    ("table", Kind::IntOrText),
+    ("metric", Kind::Int),
+];
 
 fn entry(path: &str, value: &Value, (options, wanted): &Entry) -> Checked {
     let map = fields(path, value)?;
-    let known: Vec<&'static str> = options.iter().map(|(name, _)| *name).collect();
-    only(path, map, &known, "option")?;
+    only(path, map, &names(options), "option")?;
     required(path, map, wanted)?;
-    for (name, kind) in *options {
-        let path = format!("{path}.{name}");
-        match map.get(*name) {
-            Some(value) if *name == "ip_netmask" => cidr(&path, value)?,
-            Some(value) => check(&path, *kind, value, 0)?,
-            None => {}
-        }
-    }
-    Ok(())
+    each_option(path, map, options)
+}
+
+fn names(options: &[(&'static str, Kind)]) -> Vec<&'static str> {
+    options.iter().map(|(name, _)| *name).collect()
+}
+
+fn each_option(path: &str, map: &Map<String, Value>, options: &[(&'static str, Kind)]) -> Checked {
+    let mut given = options.iter().filter_map(|(name, kind)| Some((name, kind, map.get(*name)?)));
+    given.try_for_each(|(name, kind, value)| check(&format!("{path}.{name}"), *kind, value, 0))
 }
 
 fn route(path: &str, value: &Value) -> Checked {
     let map = fields(path, value)?;
-    only(path, map, &ROUTE, "option")?;
-    for (option, value) in map {
-        let path = format!("{path}.{option}");
-        match option.as_str() {
-            "next_hop" | "nexthop" if value == "self" => {}
-            "next_hop" | "nexthop" => ip(&path, value)?,
-            "ip_netmask" | "destination" => cidr(&path, value)?,
-            "default" => check(&path, Kind::Bool, value, 0)?,
-            "metric" => check(&path, Kind::Int, value, 0)?,
-            "table" => check(&path, Kind::IntOrText, value, 0)?,
-            _ => check(&path, Kind::Text, value, 0)?,
-        }
-    }
+    only(path, map, &names(&ROUTE), "option")?;
+    each_option(path, map, &ROUTE)?;
     let has = |option: &str| map.contains_key(option);
     let both = |one: &str, other: &str| {
         NetworkError::invalid(path, format!("has {one} and {other}; give one of them"))

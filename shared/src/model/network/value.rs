@@ -51,14 +51,28 @@ pub(super) fn is_boolean(value: &Value) -> bool {
     truth(value).is_some()
 }
 
+/// The texts that are booleans, in any case.
+pub(super) const TRUTHS: [(&str, bool); 12] = [
+    ("t", true),
+    ("true", true),
+    ("on", true),
+    ("y", true),
+    ("yes", true),
+    ("1", true),
+    ("f", false),
+    ("false", false),
+    ("off", false),
+    ("n", false),
+    ("no", false),
+    ("0", false),
+];
+
 fn truth(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(value) => Some(*value),
-        Value::String(text) => match text.to_ascii_lowercase().as_str() {
-            "t" | "true" | "on" | "y" | "yes" | "1" => Some(true),
-            "f" | "false" | "off" | "n" | "no" | "0" => Some(false),
-            _ => None,
-        },
+        Value::String(text) => {
+            TRUTHS.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)).map(|(_, is_true)| *is_true)
+        }
         Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_) => None,
     }
 }

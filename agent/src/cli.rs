@@ -27,6 +27,7 @@ Usage: muster-agent [OPTIONS]                   run; this server must have joine
        muster-agent [OPTIONS] join              enrol this server, then run; the token comes from
                                                 --token, --token-file, or a systemd credential
                                                 named muster.token
+       muster-agent [OPTIONS] doctor            say what is wrong on this server; changes nothing
        muster-agent [OPTIONS] net VERB          configure the network, without a controller
        muster-agent [OPTIONS] flow release      release switches that wait for their flow tables;
                                                 the unit muster-agent does so when the agent ends
@@ -49,6 +50,7 @@ Options:
   --token-file FILE   with join: read the token from this file
   --name FQDN       with join: name of this server (default: its fqdn)
   --check           with join: only say whether this server could join
+  -o, --output FORMAT   with doctor: table (default) or json
   --confirm TARGET  with net apply: gateway, an address, a host name, or HOST:PORT
   --confirm-timeout SECONDS   time for the change and for reaching TARGET (default: 120)
   --format NAME     with net export: networkd, networkmanager, ifupdown, or auto (the active one)
@@ -63,6 +65,7 @@ Precedence: flags, then environment variables, then the settings file.
 
 Examples:
   ssh controller muster node token --name web-1.example.org | muster-agent join --token -
+  muster-agent doctor
   muster-agent net plan -c /etc/os-net-config/config.yaml
   muster-agent net apply -c new.yaml --confirm gateway --confirm-timeout 30
 ";
@@ -79,6 +82,8 @@ pub enum Verb {
         /// Only check.
         check: bool,
     },
+    /// `doctor`
+    Doctor(Output),
     /// `net apply`
     NetApply {
         file: PathBuf,
@@ -103,6 +108,15 @@ pub enum Verb {
     /// Print [`HELP`].
     Help,
     Version,
+}
+
+/// `-o`
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Output {
+    /// For people.
+    #[default]
+    Table,
+    Json,
 }
 
 /// A parsed command line.
@@ -139,6 +153,7 @@ struct Arguments {
     format: Option<String>,
     from_ledger: bool,
     into: Option<PathBuf>,
+    output: Option<Output>,
     check: bool,
     check_config: bool,
     asked: Option<Verb>,
@@ -187,6 +202,7 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
             Long("format") => given.format = Some(parser.value()?.string()?),
             Long("from-ledger") => given.from_ledger = true,
             Long("into") => given.into = Some(parser.value()?.into()),
+            Short('o') | Long("output") => given.output = Some(output(&parser.value()?.string()?)?),
             Short('c') => given.document = Some(parser.value()?.into()),
             Short('h') | Long("help") => given.asked = Some(Verb::Help),
             Short('V') | Long("version") => given.asked = Some(Verb::Version),
@@ -201,6 +217,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Cli, Usage
     let wrong = |what: &str| Err(UsageError::Wrong(what.to_owned()));
     if given.name.is_some() || given.check || given.token.is_some() {
         return wrong("--token, --token-file, --name and --check belong to join");
+    }
+    if given.output.is_some() {
+        return wrong("-o belongs to doctor");
     }
     if given.document.is_some() {
         return wrong("-c belongs to 'net apply', 'net plan' and 'net export'");
@@ -233,6 +252,8 @@ fn verb(given: &mut Arguments) -> Result<Verb, UsageError> {
                 check: std::mem::take(&mut given.check),
             })
         }
+        ["doctor"] => Ok(Verb::Doctor(given.output.take().unwrap_or_default())),
+        ["doctor", ..] => wrong("doctor takes no further words".into()),
         ["net", "show"] => Ok(Verb::NetShow),
         ["net", "boot"] => Ok(Verb::NetBoot),
         ["net", "export"] => {
@@ -262,9 +283,18 @@ fn verb(given: &mut Arguments) -> Result<Verb, UsageError> {
         ["flow", ..] => wrong("flow takes release".into()),
         ["net", ..] => wrong("net takes one of apply, boot, export, plan, show".into()),
         [other, ..] => wrong(format!(
-            "unknown verb '{}': want join, net or flow; see --help",
+            "unknown verb '{}': want join, doctor, net or flow; see --help",
             other.chars().take(40).collect::<String>().escape_default()
         )),
+    }
+}
+
+/// `-o`
+fn output(text: &str) -> Result<Output, UsageError> {
+    match text {
+        "table" => Ok(Output::Table),
+        "json" => Ok(Output::Json),
+        other => Err(UsageError::Wrong(format!("-o '{}': want table or json", other.escape_default()))),
     }
 }
 

@@ -41,6 +41,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::contents::Contents;
 use crate::flows::Flows;
 use crate::host::Host;
+use crate::link_state::SharedLinkState;
 use crate::signals::{Signal, Signals};
 use crate::state_dir::StateDir;
 use clock::Clock;
@@ -69,6 +70,7 @@ pub struct Driver {
     send_lldp: bool,
     watcher: Watcher,
     connection: Option<Connection>,
+    link_state: SharedLinkState,
     tasks: JoinSet<Done>,
     runs: Runs,
     locals: Locals,
@@ -144,6 +146,7 @@ impl Driver {
         let tls = identity.tls()?;
         let contents = Contents::new(state.fetch());
         let host = Arc::new(host);
+        let link_state = SharedLinkState::default();
         let holding = Holding::start(Arc::clone(&host), identity.addresses.clone());
         Ok(Self {
             machine,
@@ -157,7 +160,8 @@ impl Driver {
             connection: None,
             tasks: JoinSet::new(),
             runs: Runs::default(),
-            locals: Locals::open(&state, confirm_timeout),
+            locals: Locals::open(&state, confirm_timeout, link_state.clone()),
+            link_state,
             commands: BTreeSet::new(),
             ended: Vec::new(),
             renewing: false,

@@ -1,4 +1,5 @@
-//! Network documents that a program on this server (`os-net-config`) hands to the agent that runs here.
+//! Network documents that a program on this server (`os-net-config`) hands to the agent that runs here, and the
+//! question of `muster-agent doctor` how the agent stands with its controller.
 //!
 //! One request and one answer over `<state-dir>/local.sock`, each a length and JSON. Only the agent's own user
 //! and root can use the socket.
@@ -22,6 +23,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::link_state::{LinkState, SharedLinkState};
 use crate::state_dir::{StateDir, StateError};
 
 /// The socket's name in the state directory.
@@ -35,6 +37,8 @@ const MESSAGE_MAX: u32 = 1024 * 1024;
 const CLIENTS_MAX: usize = 4;
 /// A client sends its request at once.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+/// The agent answers a question at once, unless its thread is busy.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// An agent that has just been started listens a moment later: tries, so far apart.
 const TRIES: u32 = 50;
 const AGAIN: Duration = Duration::from_millis(100);
@@ -47,6 +51,20 @@ pub struct Request {
     pub mapping: BTreeMap<String, String>,
     /// Seconds until the change is undone if it is not confirmed; the agent's setting if absent.
     pub confirm_timeout: Option<u32>,
+}
+
+/// What a client sends. A document is alone in its message, as older agents expect it.
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Message {
+    Document(Request),
+    Question { ask: Question },
+}
+
+#[derive(Clone, Copy, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Question {
+    LinkState,
 }
 
 /// The fate of the document.
@@ -83,7 +101,7 @@ impl Listener {
     ///
     /// # Errors
     /// The path is too long for a socket, or the system refuses.
-    pub fn open(state_dir: &Path) -> io::Result<Self> {
+    pub fn open(state_dir: &Path, link_state: SharedLinkState) -> io::Result<Self> {
         let path = state_dir.join(SOCKET);
         // The process that left the socket is gone, since the directory is locked.
         match std::fs::remove_file(&path) {
@@ -93,7 +111,7 @@ impl Listener {
         let listener = UnixListener::bind(&path)?;
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
         let (tell, given) = mpsc::channel(1);
-        let task = tokio::task::spawn_local(listen(listener, tell)).abort_handle();
+        let task = tokio::task::spawn_local(listen(listener, tell, link_state)).abort_handle();
         Ok(Self { given, path, task })
     }
 
@@ -113,16 +131,16 @@ impl Drop for Listener {
     }
 }
 
-async fn listen(listener: UnixListener, tell: mpsc::Sender<PendingRequest>) {
+async fn listen(listener: UnixListener, tell: mpsc::Sender<PendingRequest>, link_state: SharedLinkState) {
     let places = Arc::new(Semaphore::new(CLIENTS_MAX));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
-                let tell = tell.clone();
+                let (tell, link_state) = (tell.clone(), link_state.clone());
                 tokio::task::spawn_local(async move {
-                    if let Err(error) = serve(stream, tell).await {
-                        tracing::warn!(%error, "a document given on this server was not heard");
+                    if let Err(error) = serve(stream, tell, &link_state).await {
+                        tracing::warn!(%error, "a request made on this server was not heard");
                     }
                     drop(place);
                 });
@@ -133,13 +151,20 @@ async fn listen(listener: UnixListener, tell: mpsc::Sender<PendingRequest>) {
     }
 }
 
-async fn serve(mut stream: UnixStream, tell: mpsc::Sender<PendingRequest>) -> io::Result<()> {
+async fn serve(
+    mut stream: UnixStream,
+    tell: mpsc::Sender<PendingRequest>,
+    link_state: &SharedLinkState,
+) -> io::Result<()> {
     let user = stream.peer_cred()?.uid();
     if user != 0 && user != nix::unistd::geteuid().as_raw() {
         return Err(io::Error::other(format!("user {user} may not")));
     }
     let late = |_| io::Error::other("it was not said in time");
-    let request: Request = timeout(REQUEST_WITHIN, receive(&mut stream)).await.map_err(late)??;
+    let request = match timeout(REQUEST_WITHIN, receive(&mut stream)).await.map_err(late)?? {
+        Message::Document(request) => request,
+        Message::Question { ask: Question::LinkState } => return send(&mut stream, &link_state.get()).await,
+    };
     let (answer, answered) = oneshot::channel();
     if tell.send(PendingRequest { request, answer }).await.is_ok()
         && let Ok(answer) = answered.await
@@ -165,6 +190,20 @@ pub async fn hand_over(state_dir: &Path, request: &Request) -> anyhow::Result<Op
          started",
     )?;
     Ok(Some(answer))
+}
+
+/// How the agent that runs here stands with its controller.
+///
+/// # Errors
+/// No agent listens here, or it does not answer.
+pub async fn link_state(state_dir: &Path) -> io::Result<LinkState> {
+    let asked = async {
+        let mut stream = UnixStream::connect(state_dir.join(SOCKET)).await?;
+        send(&mut stream, &Message::Question { ask: Question::LinkState }).await?;
+        receive(&mut stream).await
+    };
+    let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer");
+    timeout(ANSWER_WITHIN, asked).await.map_err(|_| late())?
 }
 
 async fn connect(state_dir: &Path) -> anyhow::Result<Option<UnixStream>> {
@@ -226,7 +265,7 @@ mod tests {
         let run = async {
             assert_eq!(hand_over(dir.path(), &request()).await.unwrap(), None, "no agent runs here");
             let _state = StateDir::open(dir.path()).unwrap();
-            let mut listener = Listener::open(dir.path()).unwrap();
+            let mut listener = Listener::open(dir.path(), SharedLinkState::default()).unwrap();
             let answer = Answer::Failed { reason: "no".into(), not_back: false };
             let mine = request();
             let (got, ()) = tokio::join!(hand_over(dir.path(), &mine), async {
@@ -240,11 +279,36 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_question_is_answered_beside_documents() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = async {
+            let absent = link_state(dir.path()).await.unwrap_err();
+            assert_eq!(absent.kind(), io::ErrorKind::NotFound, "no agent runs here");
+            let state = SharedLinkState::default();
+            let _listener = Listener::open(dir.path(), state.clone()).unwrap();
+            assert_eq!(link_state(dir.path()).await.unwrap(), LinkState::Connecting);
+            state.connected("10.0.0.1", 7);
+            let connected = LinkState::Connected { remote: "10.0.0.1".into(), since: 7 };
+            assert_eq!(link_state(dir.path()).await.unwrap(), connected);
+        };
+        LocalSet::new().run_until(run).await;
+    }
+
+    /// Agents of before read nothing else.
+    #[test]
+    fn a_document_is_alone_in_its_message() {
+        let message = serde_json::to_value(Message::Document(request())).unwrap();
+        assert_eq!(message, serde_json::to_value(request()).unwrap());
+        let question = Message::Question { ask: Question::LinkState };
+        assert_eq!(serde_json::to_string(&question).unwrap(), r#"{"ask":"link_state"}"#);
+    }
+
+    #[tokio::test]
     async fn an_agent_that_ends_in_between_is_said() {
         let dir = tempfile::tempdir().unwrap();
         let run = async {
             let _state = StateDir::open(dir.path()).unwrap();
-            let mut listener = Listener::open(dir.path()).unwrap();
+            let mut listener = Listener::open(dir.path(), SharedLinkState::default()).unwrap();
             let mine = request();
             let (got, ()) = tokio::join!(hand_over(dir.path(), &mine), async {
                 drop(listener.given().await);
@@ -258,7 +322,7 @@ mod tests {
     async fn what_is_too_long_or_no_message_is_not_heard() {
         let dir = tempfile::tempdir().unwrap();
         let run = async {
-            let mut listener = Listener::open(dir.path()).unwrap();
+            let mut listener = Listener::open(dir.path(), SharedLinkState::default()).unwrap();
             for bytes in [&u32::MAX.to_be_bytes()[..], b"\0\0\0\x02{]", b"\0\0\0\x09[]"] {
                 let mut stream = UnixStream::connect(dir.path().join(SOCKET)).await.unwrap();
                 stream.write_all(bytes).await.unwrap();

@@ -7,11 +7,13 @@
 mod calls;
 mod cli;
 mod contents;
+mod doctor;
 mod driver;
 mod flow_log;
 mod flows;
 mod handover;
 mod host;
+mod link_state;
 mod log;
 mod net;
 mod os_apply_config;
@@ -78,6 +80,8 @@ fn main() -> ExitCode {
         Verb::Version => println!("muster-agent {}", env!("CARGO_PKG_VERSION")),
         // The supervisor needs no settings, and must not fail for want of one.
         Verb::Supervise(directory) => return supervise(directory),
+        // Settings that are wrong are a finding.
+        Verb::Doctor(output) => return doctor::run(&cli, *output, read_settings(&cli)),
         _ => return with_settings(&cli),
     }
     ExitCode::SUCCESS
@@ -224,6 +228,7 @@ async fn work_on_network(verb: &Verb, settings: &Settings) -> anyhow::Result<()>
         Verb::Run
         | Verb::Join { .. }
         | Verb::Supervise(_)
+        | Verb::Doctor(_)
         | Verb::CheckConfig
         | Verb::Help
         | Verb::Version => Ok(()),

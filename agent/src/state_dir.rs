@@ -130,13 +130,7 @@ impl StateDir {
     /// # Errors
     /// [`StateError::Damaged`] if the keys are unreadable.
     pub fn identity(&self) -> Result<Option<Identity>, StateError> {
-        let path = self.path.join("identity");
-        match record::read(&path) {
-            Ok(Read::Whole(identity)) => Ok(Some(identity)),
-            Ok(Read::Absent) => Ok(None),
-            Ok(Read::Corrupt) => Err(StateError::Damaged { path }),
-            Err(source) => Err(StateError::Io { path, source }),
-        }
+        identity_unlocked(&self.path)
     }
 
     /// Writes the identity durably.
@@ -342,6 +336,20 @@ impl StateDir {
         let name = path.file_name().unwrap_or_default();
         fs::rename(path, self.path.join("corrupt").join(name))
             .map_err(|source| StateError::Io { path: path.to_owned(), source })
+    }
+}
+
+/// [`StateDir::identity`] without the lock: an agent may be replacing it.
+///
+/// # Errors
+/// [`StateError::Damaged`] if the keys are unreadable.
+pub fn identity_unlocked(state_dir: &Path) -> Result<Option<Identity>, StateError> {
+    let path = state_dir.join("identity");
+    match record::read(&path) {
+        Ok(Read::Whole(identity)) => Ok(Some(identity)),
+        Ok(Read::Absent) => Ok(None),
+        Ok(Read::Corrupt) => Err(StateError::Damaged { path }),
+        Err(source) => Err(StateError::Io { path, source }),
     }
 }
 

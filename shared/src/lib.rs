@@ -5,6 +5,7 @@
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+pub mod finding;
 pub mod generation;
 pub mod id;
 pub mod join;

@@ -26,6 +26,7 @@ pub mod resolver;
 pub mod snapshot;
 pub mod state;
 
+mod disputed;
 mod error;
 mod ethtool;
 mod execute;
@@ -50,10 +51,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 pub use dhcp::Client;
+pub use disputed::Disputed;
 pub use error::{NetError, chain, listed};
 pub use execute::{Cause, StepError};
 pub use monitor::{Change, Monitor};
-pub use ovsdb::Hold;
+pub use ovsdb::{Hold, SwitchVersion};
 pub use plan::{PlanError, plan};
 pub use snapshot::Snapshot;
 pub use state::State;
@@ -509,7 +511,8 @@ fn extended(mut before: Snapshot, document: &NetworkDocument, state: &State) -> 
     before
 }
 
-fn uses_ovs(document: &NetworkDocument) -> bool {
+/// Whether the document needs Open vSwitch.
+pub fn uses_ovs(document: &NetworkDocument) -> bool {
     let in_ovs =
         |object: &Object| matches!(object.kind, ObjectKind::OvsBridge { .. }) || object.is_port_only();
     document.objects.iter().any(in_ovs)

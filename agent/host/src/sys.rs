@@ -4,7 +4,7 @@
 //! memory is returned to the kernel. By default glibc keeps it, and keeps more the more was freed at once.
 #![allow(
     unsafe_code,
-    reason = "the allocator, packet sockets and a child before it is another program are set by calls of C"
+    reason = "the allocator, packet sockets, a child before it is another program and the state of the clock are calls of C"
 )]
 
 use std::io;
@@ -37,6 +37,21 @@ pub fn give_back_memory() {
     unsafe {
         libc::malloc_trim(0)
     };
+}
+
+/// Whether something keeps the kernel's clock right, as NTP's programs tell it. Reads only.
+///
+/// # Errors
+/// The kernel does not say it.
+pub fn clock_is_synchronised() -> io::Result<bool> {
+    // SAFETY: all of its fields are numbers, for which zero is a value.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives until the call is over; with no mode set, nothing is changed.
+    let result = unsafe { libc::adjtimex(&raw mut state) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(state.status & libc::STA_UNSYNC == 0)
 }
 
 /// Kills the command when the thread that starts it ends, however that happens.

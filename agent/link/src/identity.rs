@@ -13,7 +13,7 @@ use muster_shared::{NodeId, SiteId};
 use rustls::ClientConfig;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::tls::{self, Root};
+use crate::tls::Root;
 
 /// Who this node is, and whom it trusts.
 #[derive(Clone, Serialize, Deserialize)]
@@ -68,12 +68,16 @@ impl Identity {
     /// # Errors
     /// The certificate and key do not fit each other.
     pub fn tls(&self) -> Result<Arc<ClientConfig>, rustls::Error> {
-        if let Some(broker) = &self.broker {
-            let own = Some((&self.certificate_der[..], &self.key_der[..]));
-            return Ok(Arc::new(client_config(Trust::Broker(broker.ca_fingerprint), own)?));
+        let own = (&self.certificate_der[..], &self.key_der[..]);
+        Ok(Arc::new(client_config(self.trust(), Some(own))?))
+    }
+
+    /// Which servers this node takes for its controller, or for the brokers in between.
+    pub fn trust(&self) -> Trust {
+        match &self.broker {
+            Some(broker) => Trust::Broker(broker.ca_fingerprint),
+            None => Trust::Controller(Root::Certificate(self.ca_der.clone())),
         }
-        let root = Root::Certificate(self.ca_der.clone());
-        Ok(Arc::new(tls::client(root, Some((&self.certificate_der, &self.key_der)))?))
     }
 
     /// Whether this token, for this name, joins as who we are already. A controller that was installed anew has

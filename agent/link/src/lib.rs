@@ -8,6 +8,7 @@ mod clock;
 pub mod connection;
 mod identity;
 pub mod join;
+pub mod look;
 pub mod tls;
 
 pub use identity::Identity;

@@ -28,6 +28,9 @@ fn flags_before_or_after_a_verb() {
         ("join --token -", join_by(TokenSource::Stdin, false, None)),
         ("--token=T join", join(false, None)),
         ("join --token-file /t --check", join_by(TokenSource::File("/t".into()), true, None)),
+        ("doctor", Verb::Doctor(Output::Table)),
+        ("doctor -o json", Verb::Doctor(Output::Json)),
+        ("--output=table doctor", Verb::Doctor(Output::Table)),
         ("net show", Verb::NetShow),
         ("net apply -c f", apply(None)),
         ("net apply -c f --confirm gateway", apply(Some((Target::Gateway, 120)))),
@@ -56,11 +59,15 @@ fn flags_before_or_after_a_verb() {
 #[test]
 fn wrong_usage_says_what_is_right() {
     for (line, want) in [
-        ("jion T", "unknown verb 'jion': want join, net or flow; see --help"),
+        ("jion T", "unknown verb 'jion': want join, doctor, net or flow; see --help"),
         ("join A B", "join takes one token, as 'muster node token' prints it"),
         ("join A --token -", "join takes one token, as 'muster node token' prints it"),
         ("join --token - --token-file f", "join takes one token, as 'muster node token' prints it"),
         ("--token -", "--token, --token-file, --name and --check belong to join"),
+        ("doctor -o xml", "-o 'xml': want table or json"),
+        ("doctor now", "doctor takes no further words"),
+        ("doctor --check", "--token, --token-file, --name and --check belong to join"),
+        ("net show -o json", "-o belongs to doctor"),
         ("net", "net takes one of apply, boot, export, plan, show"),
         ("net export", "net export needs either -c FILE or --from-ledger"),
         ("net export -c f --from-ledger", "net export needs either -c FILE or --from-ledger"),

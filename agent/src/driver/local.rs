@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use super::Driver;
 use crate::cli::CONFIRM_WITHIN_MAX;
 use crate::handover::{Answer, Listener, PendingRequest, Request};
+use crate::link_state::SharedLinkState;
 use crate::net::local::Local;
 use crate::state_dir::StateDir;
 
@@ -29,8 +30,8 @@ pub(super) struct Locals {
 }
 
 impl Locals {
-    pub(super) fn open(state: &StateDir, confirm_timeout: u32) -> Self {
-        let listener = Listener::open(state.path()).inspect_err(|error| {
+    pub(super) fn open(state: &StateDir, confirm_timeout: u32, link_state: SharedLinkState) -> Self {
+        let listener = Listener::open(state.path(), link_state).inspect_err(|error| {
             let path = state.path().display();
             tracing::warn!(%path, %error, "documents cannot be given to this agent on its server");
         });

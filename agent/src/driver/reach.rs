@@ -31,6 +31,7 @@ impl Driver {
         match event {
             Some(LinkEvent::Connected { remote }) => {
                 tracing::info!(controller = %remote, "connected");
+                self.link_state.connected(&remote, join::now());
                 self.inbox.push_back(Input::Connected);
             }
             Some(LinkEvent::Received(messages)) => {
@@ -100,6 +101,7 @@ impl Driver {
 
     pub(super) fn disconnect(&mut self, reason: &str) {
         tracing::warn!("not connected: {reason}");
+        self.link_state.away(reason, join::now());
         self.connection = None;
         self.inbox.push_back(Input::Disconnected { reason: reason.to_owned() });
     }
@@ -142,6 +144,7 @@ impl Driver {
                 tracing::error!("cannot renew the node's certificate: {error:#}");
                 if connect {
                     let reason = format!("cannot renew the node's certificate: {error:#}");
+                    self.link_state.away(&reason, join::now());
                     self.inbox.push_back(Input::Disconnected { reason });
                 }
             }

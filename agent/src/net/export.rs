@@ -13,6 +13,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
+use muster_agent_core::Entry;
 use muster_host::net::export::Format;
 use muster_host::net::network_managers::NetworkManagers;
 use muster_host::net::{Network, chain};
@@ -122,10 +123,17 @@ async fn in_force(state_dir: &Path) -> anyhow::Result<Vec<(NetworkDocument, NicM
     }
     let state: StateDir = super::open_idle(state_dir).await?;
     let ledger = state.ledger()?;
-    let local = Local::read(state.path())?;
-    let is_newest = local.document.is_some() && local.counts(&ledger);
+    documents(&ledger, &Local::read(state.path())?)
+}
+
+/// The documents in force, by what the agent and 'net apply' have recorded; each with its mapping of names.
+///
+/// # Errors
+/// A document or its mapping cannot be read.
+pub fn documents(ledger: &[Entry], local: &Local) -> anyhow::Result<Vec<(NetworkDocument, NicMapping)>> {
+    let is_newest = local.document.is_some() && local.counts(ledger);
     let mut found = Vec::new();
-    for entry in &ledger {
+    for entry in ledger {
         let is_taken = ledger.iter().any(|other| other.is_over(entry));
         if is_taken || (entry.resource.is_local() && is_newest) {
             continue;

@@ -29,7 +29,7 @@ use rustls::ClientConfig;
 use tokio::time::timeout;
 
 pub use error::BrokerError;
-pub use tls::{Root, Trust, client_config};
+pub use tls::{Root, Shown, Trust, client_config, look_config};
 
 /// For TCP, TLS and MQTT's own greeting with one address.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);

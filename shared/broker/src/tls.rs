@@ -3,7 +3,7 @@
 //!
 //! Absent: which clients' certificates the controller trusts (`controller/src/link/direct/tls.rs`).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use muster_shared::join;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -34,13 +34,33 @@ pub enum Root {
     Fingerprint([u8; 32]),
 }
 
+/// The certificates that a server has shown, its own first.
+pub type Shown = Arc<Mutex<Vec<CertificateDer<'static>>>>;
+
 /// A client of these servers, with a certificate and key (PKCS#8), or with none.
 ///
 /// # Errors
 /// Certificate and key do not fit each other.
 pub fn client_config(trust: Trust, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, Error> {
+    config(trust, identity, None)
+}
+
+/// As [`client_config`] without a certificate, for a look at a server. What the server shows is left in `shown`, also
+/// where it is not trusted.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn look_config(trust: Trust, shown: Shown) -> Result<ClientConfig, Error> {
+    config(trust, None, Some(shown))
+}
+
+fn config(
+    trust: Trust,
+    identity: Option<(&[u8], &[u8])>,
+    shown: Option<Shown>,
+) -> Result<ClientConfig, Error> {
     let provider = Arc::new(default_provider());
-    let verifier = Arc::new(Verifier { trust, provider: Arc::clone(&provider) });
+    let verifier = Arc::new(Verifier { trust, provider: Arc::clone(&provider), shown });
     let config = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])?
         .dangerous()
@@ -60,6 +80,8 @@ pub fn client_config(trust: Trust, identity: Option<(&[u8], &[u8])>) -> Result<C
 struct Verifier {
     trust: Trust,
     provider: Arc<CryptoProvider>,
+    /// Where to leave what the server shows.
+    shown: Option<Shown>,
 }
 
 impl ServerCertVerifier for Verifier {
@@ -71,6 +93,11 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        if let Some(shown) = &self.shown {
+            let all = [end_entity].into_iter().chain(intermediates);
+            let all = all.map(|der| der.clone().into_owned()).collect();
+            *shown.lock().unwrap_or_else(PoisonError::into_inner) = all;
+        }
         let root = match &self.trust {
             Trust::Controller(Root::Certificate(der)) => CertificateDer::from(der.as_slice()),
             Trust::Broker(fingerprint) | Trust::Controller(Root::Fingerprint(fingerprint)) => {
@@ -147,7 +174,7 @@ mod tests {
         sent: &[CertificateDer<'_>],
     ) -> Result<(), Error> {
         let name = ServerName::try_from(host).unwrap();
-        let verifier = Verifier { trust, provider: Arc::new(default_provider()) };
+        let verifier = Verifier { trust, provider: Arc::new(default_provider()), shown: None };
         verifier.verify_server_cert(own, sent, &name, &[], UnixTime::now()).map(|_| ())
     }
 
@@ -167,6 +194,19 @@ mod tests {
         ] {
             assert!(verify(host, trusted, &own, &sent).is_err(), "{what}");
         }
+    }
+
+    #[test]
+    fn what_is_not_trusted_is_shown_all_the_same() {
+        let ((ca, own), (other, _)) = (broker("mq.example.org"), broker("mq.example.org"));
+        let shown = Shown::default();
+        let trust = Trust::Controller(Root::Certificate(other.to_vec()));
+        let verifier =
+            Verifier { trust, provider: Arc::new(default_provider()), shown: Some(Arc::clone(&shown)) };
+        let name = ServerName::try_from("x.example.org").unwrap();
+        let sent = std::slice::from_ref(&ca);
+        assert!(verifier.verify_server_cert(&own, sent, &name, &[], UnixTime::now()).is_err());
+        assert_eq!(*shown.lock().unwrap(), [own, ca]);
     }
 
     #[test]

@@ -15,7 +15,7 @@ const LONG_WINDOW: u32 = 60;
 const MIDDLE_WINDOW: u32 = 15;
 
 /// A server with a switch, and what is between it and its controller.
-struct CutServer {
+pub struct CutServer {
     one: OneServer,
     switch: Switch,
     _way: Option<Namespace>,
@@ -52,7 +52,7 @@ impl CutServer {
     }
 
     /// The controller's network carries large packets, the way to it does not.
-    fn behind_a_narrow_way() -> Self {
+    pub fn behind_a_narrow_way() -> Self {
         let site = Site::in_namespace();
         let hub = site.hub();
         let (server, cable) = (Namespace::new(), Namespace::new());
@@ -74,7 +74,7 @@ impl CutServer {
         Self { one, switch, _way: way }
     }
 
-    fn join(&self) -> Agent {
+    pub fn join(&self) -> Agent {
         self.join_with(&self.switch)
     }
 

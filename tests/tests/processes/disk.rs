@@ -12,12 +12,12 @@ use tempfile::TempDir;
 use crate::layers::until_complete;
 
 /// A small file system; gone with the value.
-struct Disk {
+pub struct Disk {
     dir: TempDir,
 }
 
 impl Disk {
-    fn new(size: &str) -> Self {
+    pub fn new(size: &str) -> Self {
         let dir = TempDir::new().unwrap();
         let options = format!("size={size},mode=700");
         let mut mount = Command::new("mount");
@@ -26,12 +26,12 @@ impl Disk {
         Self { dir }
     }
 
-    fn path(&self) -> PathBuf {
+    pub fn path(&self) -> PathBuf {
         self.dir.path().to_owned()
     }
 
     /// To the last byte.
-    fn fill(&self) {
+    pub fn fill(&self) {
         let mut file =
             OpenOptions::new().create(true).append(true).open(self.dir.path().join("fill")).unwrap();
         for chunk in [vec![0; 1 << 16], vec![0; 1]] {
@@ -49,7 +49,14 @@ impl Disk {
         fs::write(self.dir.path().join("fill"), fill).unwrap();
     }
 
-    fn free(&self) {
+    /// As the kernel makes it after errors; nobody may write there at that moment.
+    pub fn make_read_only(&self) {
+        let remounted =
+            Command::new("mount").args(["-o", "remount,ro"]).arg(self.dir.path()).status().unwrap();
+        assert!(remounted.success(), "somebody writes");
+    }
+
+    pub fn free(&self) {
         fs::remove_file(self.dir.path().join("fill")).unwrap();
     }
 }

@@ -10,6 +10,7 @@ mod content;
 mod cut_off;
 mod deployments;
 mod disk;
+mod doctor;
 mod driver;
 mod drop_in;
 #[cfg(feature = "embedded")]

@@ -153,6 +153,27 @@ impl NetworkManagers {
         links
     }
 
+    /// The names of the managers that run.
+    pub fn running(&self) -> Vec<&'static str> {
+        ManagerKind::ALL.into_iter().filter(|who| self.is_here(*who)).map(ManagerKind::name).collect()
+    }
+
+    /// Which running manager still configures which of these links (by the kernel's number). A link for which
+    /// systemd-networkd leases addresses is not among them.
+    pub async fn managing(&self, links: &BTreeMap<u32, String>) -> Vec<(&'static str, String)> {
+        let mut found = Vec::new();
+        for who in ManagerKind::ALL.into_iter().filter(|who| self.is_here(*who)) {
+            for (index, link) in links {
+                let leases =
+                    fs::read_to_string(self.path(who, link)).is_ok_and(|text| text != who.content(link));
+                if !leases && self.manages(who, link, *index).await {
+                    found.push((who.name(), link.clone()));
+                }
+            }
+        }
+        found
+    }
+
     /// The lines of [`NetworkManagers::leave_alone`] for each manager and link.
     pub fn would_tell(&self, links: &[&str]) -> Vec<String> {
         let present = ManagerKind::ALL.into_iter().filter(|who| self.is_here(*who));
@@ -485,6 +506,37 @@ mod tests {
         assert_eq!(neighbours.told(), ["br-ex"]);
         neighbours.give_back(["eth0", "never"]).await.unwrap();
         assert_eq!(said(&dir), "", "nothing was to be given back");
+    }
+
+    #[tokio::test]
+    async fn those_that_hold_a_link_are_named_and_told_nothing() {
+        let (dir, neighbours) = system(&[ManagerKind::Networkd]);
+        assert_eq!(neighbours.running(), ["systemd-networkd"]);
+        let state = |link: u32, state: &str| {
+            fs::write(
+                dir.path().join(NETWORKD_LINKS).join(link.to_string()),
+                format!("ADMIN_STATE={state}\n"),
+            )
+            .unwrap();
+        };
+        (2..=4).for_each(|link| state(link, "configured"));
+        state(5, "unmanaged");
+        let told = ClientSettings {
+            client: super::super::Client::Networkd,
+            v4: true,
+            v6: false,
+            default_route: true,
+            dns: true,
+            arguments: Vec::new(),
+        };
+        neighbours
+            .write_drop_in(ManagerKind::Networkd, "eth2", &ManagerKind::Networkd.content("eth2"))
+            .unwrap();
+        neighbours.write_drop_in(ManagerKind::Networkd, "eth3", &leasing("eth3", &told)).unwrap();
+        let links = BTreeMap::from([2, 3, 4, 5].map(|link| (link, format!("eth{link}"))));
+        let held = neighbours.managing(&links).await;
+        assert_eq!(held, [("systemd-networkd", "eth2".into()), ("systemd-networkd", "eth4".into())]);
+        assert_eq!(said(&dir), "");
     }
 
     #[tokio::test]

@@ -68,6 +68,14 @@ pub enum OvsdbError {
 
 type Result<T> = std::result::Result<T, OvsdbError>;
 
+/// A switch, as its database knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SwitchVersion {
+    pub version: String,
+    /// The switch has taken up the last change.
+    pub is_current: bool,
+}
+
 /// A connection to the database.
 pub struct Ovsdb {
     rpc: Rpc,
@@ -169,6 +177,18 @@ impl Ovsdb {
         })?;
         let waited = tokio::time::timeout(self.sync_timeout, self.rpc.wait_for_cur_cfg(wanted)).await;
         waited.map_err(|_| OvsdbError::NotTakenUp(self.sync_timeout))?
+    }
+
+    /// The switch that works for this database.
+    pub async fn version(&mut self) -> Result<SwitchVersion> {
+        let columns = json!(["ovs_version", "next_cfg", "cur_cfg"]);
+        let select = json!({"op": "select", "table": "Open_vSwitch", "where": [], "columns": columns});
+        let results = self.transact(vec![select]).await?;
+        let row = rows(&results, 0).next();
+        let row = row.ok_or_else(|| OvsdbError::Answer("no row of Open_vSwitch".to_owned()))?;
+        // A set without an element until the switch's start-up script has written it.
+        let version = row["ovs_version"].as_str().unwrap_or("unknown").to_owned();
+        Ok(SwitchVersion { version, is_current: row["cur_cfg"].as_i64() >= row["next_cfg"].as_i64() })
     }
 
     async fn transact(&mut self, operations: Vec<Value>) -> Result<Vec<Value>> {

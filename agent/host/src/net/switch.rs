@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::monitor::appears;
 use super::netlink::Netlink;
-use super::ovsdb::Hold;
+use super::ovsdb::{Hold, SwitchVersion};
 use super::state::{Link, State};
 use super::{NetError, Network};
 
@@ -56,6 +56,17 @@ impl Network {
         match self.connect_ovs().await? {
             Some(mut ovs) => Ok(ovs.bridge_names().await?),
             None => Ok(BTreeSet::new()),
+        }
+    }
+
+    /// The switch; none if its database does not run.
+    ///
+    /// # Errors
+    /// The database does not answer.
+    pub async fn switch_version(&self) -> Result<Option<SwitchVersion>, NetError> {
+        match self.connect_ovs().await? {
+            Some(mut ovs) => Ok(Some(ovs.version().await?)),
+            None => Ok(None),
         }
     }
 

@@ -4,7 +4,8 @@
 //! The checks run side by side, and each ends within [`CHECK_WITHIN`]. They work with and without a running agent,
 //! change nothing, take no lock, and show no key.
 //!
-//! Absent: how findings are shown (`shared/src/finding.rs`).
+//! Absent: how findings are shown (`shared/src/finding.rs`), and what the controller knows
+//! (`controller/cli/src/doctor.rs`).
 
 mod agent;
 mod clock;

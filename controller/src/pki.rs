@@ -154,6 +154,13 @@ impl Pki {
         &self.ca_der
     }
 
+    /// Seconds until the CA's certificate ends; 0 if it has ended.
+    pub fn ca_left(&self) -> u64 {
+        let parsed = x509_parser::parse_x509_certificate(&self.ca_der).ok();
+        let left = parsed.and_then(|(_, ca)| ca.validity().time_to_expiration());
+        left.map_or(0, |left| left.unsigned_abs().as_secs())
+    }
+
     /// The fingerprint of the CA in join tokens.
     pub fn fingerprint(&self) -> [u8; 32] {
         join::fingerprint(&self.ca_der)

@@ -1,6 +1,6 @@
-//! What `doctor` finds, and how that is shown.
+//! What `doctor` finds, on a server and at its controller, and how that is shown.
 //!
-//! Absent: the checks (`agent/src/doctor.rs`).
+//! Absent: the checks (`agent/src/doctor.rs`, `controller/cli/src/doctor.rs`).
 
 pub mod space;
 

@@ -140,6 +140,8 @@ pub struct StatusView {
     pub read_only: Option<String>,
     /// Why the lease cannot be seen, taken or renewed; none while all is well.
     pub lease_problem: Option<String>,
+    /// Seconds until the certificate of the site's CA ends, which all agents trust; none at a standby.
+    pub ca_left_s: Option<u64>,
     /// The site's controllers.
     pub controllers: Vec<ControllerView>,
     /// The sites that the controller which answers has in its settings, this one among them.

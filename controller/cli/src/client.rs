@@ -27,6 +27,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::failure::{Exit, Failure};
 use crate::progress::note;
 
+/// The socket of a controller whose settings name no other.
+pub const DEFAULT_URL: &str = "unix:///run/muster/api.sock";
+
 /// The largest answer taken: a million resources are listed in about half of it.
 const ANSWER_MAX: usize = 1 << 30;
 

@@ -4,6 +4,7 @@
 //! command line and a controller of neighbouring versions work together.
 
 mod client;
+mod doctor;
 mod drawing;
 mod failure;
 mod flow;
@@ -35,7 +36,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use muster_shared::SiteId;
 
-use client::Client;
+use client::{Client, DEFAULT_URL};
 use failure::Failure;
 use output::{Format, Output};
 use stack::StackVerb;
@@ -58,7 +59,7 @@ struct Cli {
         global = true,
         env = "MUSTER_URL",
         hide_env_values = true,
-        default_value = "unix:///run/muster/api.sock"
+        default_value = DEFAULT_URL
     )]
     url: String,
     /// Site, where the controller has several; goes before the command [default: the one in its section [controller]]
@@ -71,6 +72,12 @@ enum Noun {
     /// Show the controller, the agents, and what waits for an operator
     #[command(after_help = "Example:\n  muster status\n  muster status -o json")]
     Status,
+    /// Say what is wrong with the site, and what to do; changes nothing
+    ///
+    /// On the controller's machine, its data directory, clock, port and firewall are looked at as well. On a server,
+    /// 'muster-agent doctor' looks at that server. Exit code 1 if there is an error, 0 if there are warnings only.
+    #[command(after_help = "Example:\n  muster doctor\n  muster doctor -o json")]
+    Doctor(doctor::Doctor),
     /// Manage servers and their join tokens
     #[command(subcommand, after_help = "Example:\n  muster node list")]
     Node(node::NodeVerb),
@@ -180,14 +187,15 @@ fn run(cli: Cli) -> Result<(), Failure> {
                 .enable_all()
                 .build()
                 .map_err(|error| Failure::failed(format!("cannot start: {error}")))?
-                .block_on(talk(noun, &mut client, format))
+                .block_on(talk(noun, &cli.url, &mut client, format))
         }
     }
 }
 
-async fn talk(noun: Noun, client: &mut Client, format: Format) -> Result<(), Failure> {
+async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
     match noun {
         Noun::Status => status::run(client, format).await,
+        Noun::Doctor(doctor) => doctor::run(doctor, url, client, format).await,
         Noun::Node(verb) => node::run(verb, client, format).await,
         Noun::Stack(verb) => stack::run(verb, client, format).await,
         Noun::Resource(verb) => resource::run(verb, client, format).await,

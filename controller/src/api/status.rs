@@ -34,6 +34,7 @@ pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError
         link_problem,
         read_only,
         lease_problem: api.config.tenure.seen().problem,
+        ca_left_s: Some(api.pki.ca_left()),
         controllers,
         sites: sites(&api.config.share),
         agents,

@@ -37,6 +37,13 @@ fn made_once_and_kept() {
 }
 
 #[test]
+fn how_long_the_ca_is_valid_is_known() {
+    let (_dir, pki) = fresh();
+    let days = pki.ca_left() / 86_400;
+    assert!((CA_DAYS - 1..=CA_DAYS).contains(&days.try_into().unwrap()), "{days}");
+}
+
+#[test]
 fn only_the_owner_reads_it() {
     let (dir, _pki) = fresh();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;

@@ -1,4 +1,4 @@
-//! `muster-agent doctor` finds faults that are made one by one, and nothing where all is well.
+//! `muster-agent doctor` and `muster doctor` find faults that are made one by one, and nothing where all is well.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -54,6 +54,10 @@ fn agent_doctor(agent: &Agent, settings: &str, namespace: Option<&Namespace>) ->
     command.env("MUSTER_HOST__RUN_DIR", agent.root.join("run"));
     command.args(["doctor", "-o", "json", "--config"]).arg(&config).arg("--state-dir").arg(&agent.state);
     Diagnosis::of(Running::start(command).finish())
+}
+
+fn muster_doctor(site: &Site, config: &Path) -> Diagnosis {
+    Diagnosis::of(site.muster(&["doctor", "-o", "json", "--config", config.to_str().unwrap()]))
 }
 
 /// Path, size, time of change and mode of all below a directory.
@@ -168,4 +172,58 @@ fn a_path_that_loses_packets_of_full_size() {
     agent_doctor(&web1, "", namespace).expect("mtu", "ok", "packets with 14").expect_status(0);
     server.server.ip("link set up0 mtu 9000");
     agent_doctor(&web1, "", namespace).expect("mtu", "error", "packets with 89").expect_status(1);
+}
+
+#[test]
+fn a_site_that_is_well_and_one_that_is_not() {
+    let disk = Disk::new("256m");
+    let data = disk.path().join("data");
+    let mut site = Site::with_data(&data);
+    let mut web1 = site.join("web-1");
+    let port = site.address().rsplit(':').next().unwrap();
+    let config = site.path().join("doctor.toml");
+    let link = match site.broker.is_some() || site.cluster.is_some() {
+        true => "mqtts://x:1",
+        false => "direct",
+    };
+    let settings = format!(
+        "[controller]\ndata_dir = '{}'\nlisten = '127.0.0.1:{port}'\n[link]\nurl = '{link}'\n",
+        data.display()
+    );
+    fs::write(&config, settings).unwrap();
+    let well = muster_doctor(&site, &config);
+    well.expect("controller", "ok", "as of this command")
+        .expect("site", "ok", "active for site")
+        .expect("store", "ok", "sqlite:")
+        .expect("link", "ok", "")
+        .expect("certificate", "ok", "the site's CA is valid for 72")
+        .expect("nodes", "ok", "1 node online")
+        .expect("stacks", "ok", "0 stacks")
+        .expect("data_directory", "ok", "mode is 0700")
+        .expect("disk_space", "warning", "MiB")
+        .expect_status(0);
+    if link == "direct" {
+        well.expect("listener", "ok", &format!("TCP port {port} is listened on"));
+    }
+
+    let template = "heat_template_version: 2018-08-31\nresources:\n  \
+                    bad: {type: Muster::Dummy, properties: {node: web-1, fail: true}}\n";
+    site.muster(&["stack", "create", "bad", "-t", &site.file(template), "--wait"]).refused(1, &["FAILED"]);
+    web1.daemon.stop();
+    site.until_node("web-1", "offline");
+    fs::set_permissions(&data, fs::Permissions::from_mode(0o755)).unwrap();
+    disk.fill();
+    muster_doctor(&site, &config)
+        .expect("nodes", "warning", "1 of 1 node is offline: web-1")
+        .expect("stacks", "warning", "1 operation has failed: bad (CREATE)")
+        .expect("data_directory", "error", "others may read the site's keys")
+        .expect("disk_space", "error", "0 bytes")
+        .expect_status(1);
+    disk.free();
+
+    site.kill();
+    muster_doctor(&site, &config)
+        .expect("controller", "error", "cannot reach the controller")
+        .expect_status(1);
+    site.muster(&["doctor", "--confg", "x"]).refused(2, &["--config"]);
 }

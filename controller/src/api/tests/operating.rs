@@ -435,6 +435,8 @@ async fn the_site_at_a_glance() {
     };
     let since = site.as_object_mut().unwrap().remove("since").unwrap();
     assert!(since.as_str().unwrap().ends_with('Z'), "{since}");
+    let ca_left = site.as_object_mut().unwrap().remove("ca_left_s").unwrap();
+    assert!(ca_left.as_u64().unwrap() > 19 * 365 * 86_400, "{ca_left}");
     assert_eq!(
         site,
         json!({"site": world.pki.site().to_string(), "role": "active", "epoch": 1, "restored": false,

@@ -1,0 +1,60 @@
+//! The machine of the controller, where the command runs there: data directory, clock, port, firewall.
+//!
+//! What cannot be looked at, as by an operator who is not root, is left out. Nothing is changed.
+
+mod clock;
+mod directory;
+mod firewall;
+mod listener;
+mod program;
+mod settings;
+
+use std::path::PathBuf;
+
+use muster_api::site::{AgentCounts, Role, StatusView};
+use muster_shared::finding::Finding;
+use tokio::task::spawn_blocking;
+
+use crate::client::DEFAULT_URL;
+use settings::{DEFAULT_FILE, Outcome, Settings};
+
+/// What the controller said of itself, as far as its machine's checks need it.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    role: Role,
+    agents: AgentCounts,
+}
+
+impl Seen {
+    pub fn of(status: &StatusView) -> Self {
+        Self { role: status.role, agents: status.agents }
+    }
+}
+
+/// Checks this machine, if it is the controller's: `given` settings, or the default ones where `url` is the default.
+pub async fn check(given: Option<PathBuf>, url: &str, seen: Option<Seen>) -> Vec<Finding> {
+    let is_given = given.is_some();
+    if !is_given && url != DEFAULT_URL {
+        return Vec::new();
+    }
+    let file = given.unwrap_or_else(|| DEFAULT_FILE.into());
+    let settings = match Settings::read(&file, is_given) {
+        Outcome::Read(settings) => settings,
+        Outcome::Elsewhere => return Vec::new(),
+        Outcome::Wrong(why) => {
+            let remedy = format!("muster-controller --check-config --config {}", file.display());
+            return vec![Finding::error("configuration", why, remedy)];
+        }
+    };
+    let directory = settings.controller.data_dir.clone();
+    let mut findings = spawn_blocking(move || directory::check(&directory)).await.unwrap_or_default();
+    findings.extend(clock::check().await);
+    if settings.is_direct() {
+        let port = settings.controller.listen.port();
+        findings.extend(seen.and_then(|seen| listener::check(port, seen.role)));
+        if let Some(seen) = seen {
+            findings.extend(firewall::check(port, seen.agents).await);
+        }
+    }
+    findings
+}

@@ -14,6 +14,9 @@ const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/rmqttd/Cargo.toml");
 /// Where the example has its files.
 const PLACE: &str = "/etc/rmqtt";
 const NODES: usize = 3;
+/// A node ends itself where it finds no leader for half a minute, or loses the one it was joining. It is started again,
+/// as `docs/brokers.md` has systemd do it; it ends with its supervisor.
+const SUPERVISED: &str = r#"while :; do setpriv --pdeathsig KILL -- "$@"; sleep 1; done"#;
 /// The users, which no server is called.
 const CONTROLLER_PASSWORD: &str = "a password for the controller";
 const AGENT_USER: &str = "agent@muster";
@@ -126,7 +129,8 @@ impl Plan {
                 .replace("0.0.0.0:8884", &format!("{host}:{}", ports.join));
             let name = format!("rmqtt-{}", index + 1);
             fs::write(dir.join(format!("{name}.toml")), config).unwrap();
-            let mut command = command(namespace, &program);
+            let mut command = command(namespace, "bash");
+            command.args(["-c", SUPERVISED, &name]).arg(&program);
             command.arg("--config").arg(dir.join(&name)).args(["--id", &(index + 1).to_string()]);
             Daemon::start(&name, command, dir.parent().unwrap())
         };

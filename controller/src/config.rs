@@ -103,6 +103,8 @@ pub struct Limits {
     pub events_kept: u64,
     /// The most bytes of the database; 0 for no bound but the disk.
     pub database_bytes: u64,
+    /// Days that the audit is kept; 0 for ever.
+    pub audit_days: u32,
 }
 
 /// `[log]`
@@ -160,6 +162,7 @@ impl Default for Limits {
             revisions_kept: engine.revisions_kept,
             events_kept: Bounds::default().events,
             database_bytes: Bounds::default().bytes,
+            audit_days: Bounds::default().audit_days,
         }
     }
 }
@@ -274,7 +277,11 @@ impl Settings {
 
     /// The bounds of the database.
     pub fn bounds(&self) -> Bounds {
-        Bounds { events: self.limits.events_kept, bytes: self.limits.database_bytes }
+        Bounds {
+            events: self.limits.events_kept,
+            bytes: self.limits.database_bytes,
+            audit_days: self.limits.audit_days,
+        }
     }
 
     /// The bounds of the engine.

@@ -15,6 +15,7 @@
 //! Absent: when the site is read-only, and when it is tried again (`turn.rs`); which messages of agents a turn takes
 //! (`link/intake/fair.rs`).
 
+mod audit;
 mod conversations;
 mod handle;
 mod mistake;
@@ -33,6 +34,7 @@ use muster_shared::{MonoTime, NodeId, StackName};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
+pub use audit::Caller;
 use handle::{Ask, Query, Watcher};
 pub use handle::{Busy, DriverHandle, DriverInbox, Look, Room, channel};
 pub use turn::{TurnResults, Turns};
@@ -230,7 +232,10 @@ impl<S: Store, O: Outbox> Driver<S, O> {
 
     fn ask(&mut self, ask: Ask) {
         match ask {
-            Ask::Request(request, reply, _room) => self.request(*request, Waiter::Operator(reply)),
+            Ask::Request { request, caller, reply, room } => {
+                self.request(&caller, *request, Waiter::Operator(reply));
+                drop(room);
+            }
             Ask::Query(look) => {
                 self.turns.pass(self.now());
                 self.queries.push(look);
@@ -254,9 +259,9 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         }
     }
 
-    fn request(&mut self, request: Request, waiter: Waiter) {
+    fn request(&mut self, caller: &Caller, request: Request, waiter: Waiter) {
         let now = self.now();
-        match self.turns.request(now, request) {
+        match self.turns.request(now, Some(caller), request) {
             Ok(id) => drop(self.waiters.insert(id, waiter)),
             Err(refusal) => waiter.tell(Err(refusal)),
         }
@@ -282,7 +287,8 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     moves: ask.moves,
                     wall: wall.as_secs(),
                 };
-                self.request(Request::Join(ask), Waiter::Joiner(reply));
+                let caller = Caller { actor: "a server".to_owned(), from: "link".to_owned() };
+                self.request(&caller, Request::Join(ask), Waiter::Joiner(reply));
             }
         }
     }

@@ -136,8 +136,11 @@ fn completion_scripts_know_every_option_and_verb() {
                 );
             }
         }
-        let verbs =
-            if program == "muster-agent" { "join doctor net" } else { "backup restore rekey hand-over store help" };
+        let verbs = if program == "muster-agent" {
+            "join doctor net"
+        } else {
+            "backup restore rekey hand-over store help"
+        };
         assert!(completed(folder.path(), program, &[""]).starts_with(verbs), "{program}");
     }
     assert_eq!(completed(folder.path(), "muster-agent", &["net", "sh"]), "show");

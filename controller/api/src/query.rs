@@ -86,6 +86,23 @@ pub struct OneNode {
     pub facts: bool,
 }
 
+/// GET /v1/audit
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AuditPage {
+    /// Rows after this number.
+    #[serde(default)]
+    pub after: u64,
+    /// Rows of this time and later, RFC 3339.
+    pub since: Option<String>,
+    /// Rows that are no older than so many seconds.
+    pub age: Option<u32>,
+    /// Rows of this actor.
+    pub user: Option<String>,
+    /// So many at most, 1 to 1000.
+    pub limit: Option<usize>,
+}
+
 /// GET /v1/drift
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -17,7 +17,7 @@ use crate::node::{
 use crate::preview::PreviewView;
 use crate::query;
 use crate::resource::{ClearHook, GraphView, ResourceView, Signalled};
-use crate::site::{Decide, Decided, HeldView, StatusView, Version};
+use crate::site::{AuditRow, Decide, Decided, HeldView, StatusView, Version};
 use crate::stack::{
     Begun, CreateStack, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView,
     SteerRollout, TemplateView, UpdateStack,
@@ -173,6 +173,8 @@ routes! {
     ListTokens: get("/v1/tokens", "Lists join tokens").answers::<Vec<TokenRow>>();
     CreateToken: post("/v1/tokens", "Makes a join token").takes::<CreateToken>().answers::<TokenCreated>().with(201);
     RevokeToken: delete("/v1/tokens/{id}", "Revokes a join token").answers::<TokenRevoked>();
+    ListAudit: get("/v1/audit", "Lists who asked for which change, oldest first")
+        .query::<query::AuditPage>().answers::<Vec<AuditRow>>();
     ListNodes: get("/v1/nodes", "Lists nodes").query::<query::NodePage>().answers::<Vec<NodeView>>();
     CountNodes: get("/v1/counts/nodes", "Counts nodes by state")
         .query::<query::NodePage>().answers::<std::collections::BTreeMap<String, u64>>();

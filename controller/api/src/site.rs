@@ -84,6 +84,28 @@ pub enum Verdict {
     Remove,
 }
 
+/// A row of the audit: a request that changes something, once it is answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct AuditRow {
+    /// Counts up.
+    pub number: u64,
+    /// RFC 3339 UTC.
+    pub at: String,
+    /// Who asked: a user, or a join token.
+    pub actor: String,
+    /// The way: `local` with the process, or an address.
+    pub from: String,
+    /// The words of the command line: `stack update`.
+    pub action: String,
+    /// What it is about: a stack, a node, …
+    pub target: String,
+    /// What was asked for, by names; never a value.
+    pub what: String,
+    /// `ok`, or why it was refused.
+    pub result: String,
+}
+
 /// What a decision left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -3,6 +3,7 @@
 //! Absent on purpose: the engine, the store, the wire. A controller's answers are shown unchanged, so that a
 //! command line and a controller of neighbouring versions work together.
 
+mod audit;
 mod client;
 mod doctor;
 mod drawing;
@@ -99,6 +100,14 @@ enum Noun {
     /// Show the network of bridges and links that intents use
     #[command(subcommand, after_help = "Example:\n  muster topology show")]
     Topology(topology::TopologyVerb),
+    /// Show who asked for which change, from where, and what was answered
+    ///
+    /// Rows are written with the change that they tell of. They have names alone, never a value of a parameter. The
+    /// controller's journal has them as well, with the target 'muster_audit'.
+    #[command(
+        after_help = "Example:\n  muster audit --since 1h\n  muster audit --follow -o json --user anna"
+    )]
+    Audit(audit::Audit),
     /// Print the nodes as an inventory of Ansible
     ///
     /// The document is that of an inventory script: Ansible runs a script of two lines that calls this command
@@ -203,6 +212,7 @@ async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Res
         Noun::Intent(verb) => intent::run(verb, client, format).await,
         Noun::Restore(verb) => restore::run(verb, client, format).await,
         Noun::Topology(verb) => topology::run(verb, client).await,
+        Noun::Audit(request) => audit::run(request, client, format).await,
         Noun::Inventory(request) => inventory::run(request, client, format).await,
         Noun::Template(_)
         | Noun::Type(_)

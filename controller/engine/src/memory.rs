@@ -90,7 +90,7 @@ impl Tables {
             Change::Intent(change) => self.intents.apply(change),
             Change::Rollout(change) => self.rollouts.apply(change),
             Change::Restored(record) => self.restored = record.map(|record| *record),
-            Change::Event(_) | Change::Counters(_) => {}
+            Change::Event(_) | Change::Counters(_) | Change::Audit(_) => {}
         }
     }
 

@@ -81,6 +81,8 @@ pub enum Change {
     Rollout(RolloutChange),
     /// Things that nodes of a restored site hold. `None`: nothing is left to keep.
     Restored(Option<Box<RestoredRecord>>),
+    /// Who asked for a change, and what was answered. The driver adds it to the commit of the answer.
+    Audit(Box<AuditRecord>),
 }
 
 /// Numbers that never go back.
@@ -337,6 +339,23 @@ pub struct EventRecord {
     /// IN_PROGRESS, …
     pub status: &'static str,
     pub reason: Box<str>,
+}
+
+/// Table `audit`: a request that changes something, once it is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AuditRecord {
+    /// Who asked: a user of the system or of Muster, or a join token.
+    pub actor: String,
+    /// The way on which the request came.
+    pub from: String,
+    /// The words of the command line: `stack update`.
+    pub action: &'static str,
+    /// What it is about: a stack, a node, …
+    pub target: String,
+    /// What was asked for, by names; never a value.
+    pub what: String,
+    /// `ok`, or why it was refused.
+    pub result: String,
 }
 
 /// Operations on a stack.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::{Body, Bytes};
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use muster_api::flow::{
@@ -33,7 +33,7 @@ const IDS_MAX: usize = 1_000_000;
 
 /// POST /v1/flows: the body is a flow file.
 pub async fn apply(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<ApplyFlows>, QueryRejection>,
     body: Body,
 ) -> Result<Json<FlowsBegun>, ApiError> {
@@ -50,7 +50,7 @@ pub async fn apply(
 
 /// GET /v1/flows/operations/{id}
 pub async fn operation(
-    State(api): State<Api>,
+    api: Api,
     Path(id): Path<u64>,
     asked: Result<Query<Wait>, QueryRejection>,
 ) -> Result<Json<FlowOperationView>, ApiError> {
@@ -69,21 +69,18 @@ pub async fn operation(
 }
 
 /// GET /v1/devices
-pub async fn devices(State(api): State<Api>) -> Result<Json<Vec<DeviceView>>, ApiError> {
+pub async fn devices(api: Api) -> Result<Json<Vec<DeviceView>>, ApiError> {
     Ok(Json(api.driver.query(|site| site.flows().devices()).await?))
 }
 
 /// GET /v1/devices/{node}/{bridge}
-pub async fn device(
-    State(api): State<Api>,
-    Path(path): Path<(String, String)>,
-) -> Result<Json<DeviceView>, ApiError> {
+pub async fn device(api: Api, Path(path): Path<(String, String)>) -> Result<Json<DeviceView>, ApiError> {
     one(&api, device_name(&path)?).await
 }
 
 /// GET /v1/devices/{node}/{bridge}/flows
 pub async fn list(
-    State(api): State<Api>,
+    api: Api,
     Path(path): Path<(String, String)>,
     asked: Result<Query<FlowList>, QueryRejection>,
 ) -> Result<Response, ApiError> {
@@ -127,7 +124,7 @@ fn written(items: impl Iterator<Item = FlowView>) -> Result<Vec<u8>, ApiError> {
 
 /// GET /v1/devices/{node}/{bridge}/flows/{id}
 pub async fn show(
-    State(api): State<Api>,
+    api: Api,
     Path((node, bridge, id)): Path<(String, String, String)>,
 ) -> Result<Json<ExplainedFlow>, ApiError> {
     let (device, id) = (device_name(&(node, bridge))?, flow_id(&id)?);
@@ -152,7 +149,7 @@ pub async fn show(
 
 /// DELETE /v1/devices/{node}/{bridge}/flows
 pub async fn delete(
-    State(api): State<Api>,
+    api: Api,
     Path(path): Path<(String, String)>,
     asked: Result<Query<Guard>, QueryRejection>,
     body: Body,
@@ -169,10 +166,7 @@ pub async fn delete(
 }
 
 /// GET /v1/devices/{node}/{bridge}/stats
-pub async fn stats(
-    State(api): State<Api>,
-    Path(path): Path<(String, String)>,
-) -> Result<Json<StatsView>, ApiError> {
+pub async fn stats(api: Api, Path(path): Path<(String, String)>) -> Result<Json<StatsView>, ApiError> {
     let device = device_name(&path)?;
     api.driver.request(Request::FlowStats { device: device.clone() }).await?;
     let name = device.to_string();
@@ -193,7 +187,7 @@ pub async fn stats(
 
 /// POST /v1/devices/{node}/{bridge}/reconcile: the device as it is then.
 pub async fn reconcile(
-    State(api): State<Api>,
+    api: Api,
     Path(path): Path<(String, String)>,
     asked: Result<Query<Reconcile>, QueryRejection>,
 ) -> Result<Json<DeviceView>, ApiError> {
@@ -214,7 +208,7 @@ pub async fn reconcile(
 
 /// POST /v1/devices/{node}/{bridge}/purge
 pub async fn purge(
-    State(api): State<Api>,
+    api: Api,
     Path(path): Path<(String, String)>,
     asked: Result<Query<Purge>, QueryRejection>,
 ) -> Result<Json<FlowsBegun>, ApiError> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use muster_api::intent::{
     IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
 };
@@ -31,7 +31,7 @@ const DRAWN_MAX: usize = 100;
 
 /// POST /v1/intents: the body is an intent file.
 pub async fn submit(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<SubmitIntents>, QueryRejection>,
     body: Body,
 ) -> Result<Json<IntentsTaken>, ApiError> {
@@ -44,16 +44,13 @@ pub async fn submit(
 }
 
 /// PATCH /v1/intents, {"withdraw": [keys]}
-pub async fn withdraw_many(State(api): State<Api>, body: Body) -> Result<Json<IntentsTaken>, ApiError> {
+pub async fn withdraw_many(api: Api, body: Body) -> Result<Json<IntentsTaken>, ApiError> {
     let WithdrawIntents { withdraw } = source::json(&api, body).await?;
     withdraw_keys(&api, withdraw).await
 }
 
 /// POST /v1/intents/{key}/withdraw
-pub async fn withdraw(
-    State(api): State<Api>,
-    Path(key): Path<String>,
-) -> Result<Json<IntentsTaken>, ApiError> {
+pub async fn withdraw(api: Api, Path(key): Path<String>) -> Result<Json<IntentsTaken>, ApiError> {
     withdraw_keys(&api, vec![key.into()]).await
 }
 
@@ -64,13 +61,13 @@ async fn withdraw_keys(api: &Api, keys: Vec<Box<str>>) -> Result<Json<IntentsTak
 }
 
 /// DELETE /v1/intents, {"keys": [keys]}
-pub async fn purge_many(State(api): State<Api>, body: Body) -> Result<Json<IntentsTaken>, ApiError> {
+pub async fn purge_many(api: Api, body: Body) -> Result<Json<IntentsTaken>, ApiError> {
     let IntentKeys { keys } = source::json(&api, body).await?;
     purge_keys(&api, keys).await
 }
 
 /// DELETE /v1/intents/{key}
-pub async fn purge(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<IntentsTaken>, ApiError> {
+pub async fn purge(api: Api, Path(key): Path<String>) -> Result<Json<IntentsTaken>, ApiError> {
     purge_keys(&api, vec![key.into()]).await
 }
 
@@ -91,7 +88,7 @@ fn distinct(keys: Vec<Box<str>>) -> Result<Vec<Box<str>>, ApiError> {
 
 /// GET /v1/intents
 pub async fn list(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<IntentList>, QueryRejection>,
 ) -> Result<Json<Vec<IntentRow>>, ApiError> {
     let only = query(asked)?.state.as_deref().map(state).transpose()?;
@@ -104,7 +101,7 @@ pub async fn list(
 }
 
 /// GET /v1/intents/{key}
-pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Json<IntentView>, ApiError> {
+pub async fn show(api: Api, Path(key): Path<String>) -> Result<Json<IntentView>, ApiError> {
     let found = api.driver.query(move |site| {
         let view = site.intent(&key)?;
         let entry = |(device, packed): &(_, muster_shared::model::flow::Packed)| {
@@ -124,7 +121,7 @@ pub async fn show(State(api): State<Api>, Path(key): Path<String>) -> Result<Jso
 /// are intents that reached another state than the requested one; without a requested one, than INSTALLED
 /// and WITHDRAWN.
 pub async fn watch(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<WatchIntents>, QueryRejection>,
     body: Body,
 ) -> Result<Json<IntentsWatched>, ApiError> {
@@ -185,7 +182,7 @@ impl Watched {
 
 /// GET /v1/topology
 pub async fn topology(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<Topology>, QueryRejection>,
 ) -> Result<Json<TopologyView>, ApiError> {
     let Topology { intents, key } = query(asked)?;

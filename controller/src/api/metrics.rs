@@ -5,7 +5,6 @@
 
 use std::fmt::Write as _;
 
-use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use muster_api::flow::DeviceView;
@@ -20,7 +19,7 @@ use super::{Api, blocking};
 const OWNERS_MAX: usize = 20;
 
 /// GET /metrics
-pub async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
+pub async fn metrics(api: Api) -> Result<Response, ApiError> {
     // The answers of the devices are in the next sample.
     api.driver.request(Request::SampleFlows).await?;
     let look = |site: muster_engine::View<'_>| {

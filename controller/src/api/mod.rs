@@ -7,6 +7,8 @@
 //! Templates are parsed here, outside the driver. Absent on purpose: decisions, and the operator's disk: the
 //! files that a template names come with the request.
 
+mod audit;
+mod caller;
 mod defaults;
 pub mod error;
 mod existing;
@@ -195,6 +197,7 @@ fn filter(method: Method) -> MethodFilter {
 /// The handler of each operation.
 fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
     match operation {
+        Operation::ListAudit => on(method, audit::list),
         Operation::ListStacks => on(method, stack::list),
         Operation::CreateStack => on(method, stack::create),
         Operation::ShowStack => on(method, stack::show),

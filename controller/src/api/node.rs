@@ -9,7 +9,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use muster_api::node::{
     ChangeLabels, DriftView, FactsView, LinkCounters, LinkFactsView, Maintenance, MoveNode, NodeMoved,
     NodeRemoved, NodeView,
@@ -31,7 +31,7 @@ use crate::store::rfc3339;
 
 /// GET /v1/nodes
 pub async fn list(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<NodePage>, QueryRejection>,
 ) -> Result<Json<Vec<NodeView>>, ApiError> {
     let NodePage { selector, limit, marker, facts } = query(asked)?;
@@ -90,7 +90,7 @@ async fn last_seen(api: &Api, nodes: &mut [NodeView]) -> Result<(), ApiError> {
 
 /// GET /v1/counts/nodes?selector=: the number of nodes in each state.
 pub async fn count(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<NodePage>, QueryRejection>,
 ) -> Result<Json<BTreeMap<String, u64>>, ApiError> {
     let selector: Selector = query(asked)?.selector.parse().map_err(ApiError::invalid)?;
@@ -108,7 +108,7 @@ pub async fn count(
 
 /// GET /v1/nodes/{node}
 pub async fn show(
-    State(api): State<Api>,
+    api: Api,
     Path(name): Path<String>,
     asked: Result<Query<OneNode>, QueryRejection>,
 ) -> Result<Json<NodeView>, ApiError> {
@@ -117,11 +117,7 @@ pub async fn show(
 }
 
 /// PATCH /v1/nodes/{node}: the node as it is then.
-pub async fn label(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-    body: Body,
-) -> Result<Json<NodeView>, ApiError> {
+pub async fn label(api: Api, Path(name): Path<String>, body: Body) -> Result<Json<NodeView>, ApiError> {
     let node = node_name(name)?;
     let ChangeLabels { labels } = source::json(&api, body).await?;
     tracing::info!(%node, "label");
@@ -130,11 +126,7 @@ pub async fn label(
 }
 
 /// POST /v1/nodes/{node}/maintenance: the node as it is then.
-pub async fn maintenance(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-    body: Body,
-) -> Result<Json<NodeView>, ApiError> {
+pub async fn maintenance(api: Api, Path(name): Path<String>, body: Body) -> Result<Json<NodeView>, ApiError> {
     let node = node_name(name)?;
     let Maintenance { on } = source::json(&api, body).await?;
     tracing::info!(%node, on, "maintenance");
@@ -143,7 +135,7 @@ pub async fn maintenance(
 }
 
 /// POST /v1/nodes/{node}/revoke: the node as it is then.
-pub async fn revoke(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<NodeView>, ApiError> {
+pub async fn revoke(api: Api, Path(name): Path<String>) -> Result<Json<NodeView>, ApiError> {
     let node = node_name(name)?;
     tracing::info!(%node, "revoke");
     api.driver.request(Request::RevokeNode { node: node.clone() }).await?;
@@ -152,7 +144,7 @@ pub async fn revoke(State(api): State<Api>, Path(name): Path<String>) -> Result<
 
 /// POST /v1/nodes/{node}/move: answered when the node belongs to the other site.
 pub async fn change_site(
-    State(api): State<Api>,
+    api: Api,
     Path(name): Path<String>,
     body: Body,
 ) -> Result<Json<NodeMoved>, ApiError> {
@@ -177,7 +169,7 @@ pub async fn change_site(
 }
 
 /// DELETE /v1/nodes/{node}: returns the remains on the node.
-pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<NodeRemoved>, ApiError> {
+pub async fn remove(api: Api, Path(name): Path<String>) -> Result<Json<NodeRemoved>, ApiError> {
     let node = node_name(name)?;
     tracing::info!(%node, "remove");
     match api.driver.request(Request::RemoveNode { node }).await? {
@@ -195,7 +187,7 @@ pub async fn remove(State(api): State<Api>, Path(name): Path<String>) -> Result<
 }
 
 /// GET /v1/nodes/{node}/facts
-pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<FactsView>, ApiError> {
+pub async fn facts(api: Api, Path(name): Path<String>) -> Result<Json<FactsView>, ApiError> {
     match api.driver.request(Request::Facts { node: node_name(name)? }).await? {
         Answer::Facts { node, age, facts } => Ok(Json(facts_view(&node, age, &facts)?)),
         Answer::Stack { .. }
@@ -210,7 +202,7 @@ pub async fn facts(State(api): State<Api>, Path(name): Path<String>) -> Result<J
 
 /// GET /v1/drift: resources with drift.
 pub async fn drift(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<OnNode>, QueryRejection>,
 ) -> Result<Json<Vec<DriftView>>, ApiError> {
     let node = query(asked)?.node.map(node_name).transpose()?;

@@ -6,18 +6,14 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use muster_api::preview::PreviewView;
 
 use super::error::ApiError;
 use super::{Api, source, stack_name};
 
 /// POST /v1/stacks/{stack}/preview: accepts the body of an update; a missing stack would be created.
-pub async fn preview(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-    body: Body,
-) -> Result<Json<PreviewView>, ApiError> {
+pub async fn preview(api: Api, Path(name): Path<String>, body: Body) -> Result<Json<PreviewView>, ApiError> {
     let name = stack_name(name)?;
     let missing = {
         let name = name.clone();

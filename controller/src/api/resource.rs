@@ -6,7 +6,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use muster_api::error::Class;
 use muster_api::query::ResourcePage;
 use muster_api::resource::{ClearHook, ResourceView, Signalled};
@@ -20,7 +20,7 @@ use super::{Api, PAGE, query, source, stack_name};
 
 /// GET /v1/stacks/{stack}/resources
 pub async fn list(
-    State(api): State<Api>,
+    api: Api,
     Path(name): Path<String>,
     listed: Result<Query<ResourcePage>, QueryRejection>,
 ) -> Result<Json<Vec<ResourceView>>, ApiError> {
@@ -31,7 +31,7 @@ pub async fn list(
 
 /// GET /v1/stacks/{stack}/resources/{resource}: by name, or by physical id.
 pub async fn show(
-    State(api): State<Api>,
+    api: Api,
     Path((name, wanted)): Path<(String, String)>,
 ) -> Result<Json<ResourceView>, ApiError> {
     one(&api, &stack_name(name)?, &wanted, true).await.map(Json)
@@ -39,7 +39,7 @@ pub async fn show(
 
 /// POST /v1/stacks/{stack}/resources/{resource}/unhealthy: the resource as it is then.
 pub async fn unhealthy(
-    State(api): State<Api>,
+    api: Api,
     Path((name, wanted)): Path<(String, String)>,
 ) -> Result<Json<ResourceView>, ApiError> {
     let stack = stack_name(name)?;
@@ -51,7 +51,7 @@ pub async fn unhealthy(
 
 /// POST /v1/stacks/{stack}/resources/{resource}/clear-hook: the resource afterwards, or before if it is gone.
 pub async fn clear_hook(
-    State(api): State<Api>,
+    api: Api,
     Path((name, wanted)): Path<(String, String)>,
     body: Body,
 ) -> Result<Json<ResourceView>, ApiError> {
@@ -66,7 +66,7 @@ pub async fn clear_hook(
 
 /// POST /v1/stacks/{stack}/resources/{resource}/signal, to a wait condition's handle: the result.
 pub async fn signal(
-    State(api): State<Api>,
+    api: Api,
     Path((name, resource)): Path<(String, String)>,
     body: Body,
 ) -> Result<Json<Signalled>, ApiError> {

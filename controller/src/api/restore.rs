@@ -5,8 +5,8 @@
 
 use axum::Json;
 use axum::body::Body;
+use axum::extract::Query;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Query, State};
 use muster_api::query::HeldOn;
 use muster_api::site::{Decide, Decided, HeldView};
 use muster_engine::Request;
@@ -16,7 +16,7 @@ use super::{Api, query, source};
 
 /// GET /v1/restore: what waits to be decided.
 pub async fn list(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<HeldOn>, QueryRejection>,
 ) -> Result<Json<Vec<HeldView>>, ApiError> {
     let node = query(asked)?.node;
@@ -24,7 +24,7 @@ pub async fn list(
 }
 
 /// POST /v1/restore: what still waits.
-pub async fn decide(State(api): State<Api>, body: Body) -> Result<Json<Decided>, ApiError> {
+pub async fn decide(api: Api, body: Body) -> Result<Json<Decided>, ApiError> {
     let Decide { verdict, ids, node } = source::json(&api, body).await?;
     tracing::info!(?verdict, ?ids, ?node, "restore");
     api.driver.request(Request::Restored { verdict, ids, node }).await?;

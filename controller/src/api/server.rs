@@ -28,7 +28,7 @@ use tokio::task::JoinHandle;
 use tower::ServiceExt as _;
 
 use super::error::ApiError;
-use super::{Api, ApiConfig, router};
+use super::{Api, ApiConfig, caller, router};
 use crate::driver::DriverHandle;
 use crate::pki::Pki;
 use crate::site_name::SiteName;
@@ -255,9 +255,11 @@ async fn accept(listener: &UnixListener, router: Router, mut stopped: watch::Rec
                 continue;
             }
         };
-        let service = TowerToHyperService::new(router.clone());
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        let (router, http, watcher) = (router.clone(), http.clone(), graceful.watcher());
         tokio::spawn(async move {
+            let caller = caller::of_socket(&stream).await;
+            let service = TowerToHyperService::new(router.layer(Extension(caller)));
+            let connection = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to the API broke off");
             }

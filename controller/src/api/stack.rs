@@ -6,7 +6,7 @@
 use axum::Json;
 use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use axum::http::StatusCode;
 use muster_api::query::{EventPage, OfRevision, StackPage};
 use muster_api::resource::GraphView;
@@ -27,7 +27,7 @@ const EVENTS_MAX: usize = 1000;
 pub type Accepted = (StatusCode, Json<Begun>);
 
 /// POST /v1/stacks
-pub async fn create(State(api): State<Api>, body: Body) -> Result<Accepted, ApiError> {
+pub async fn create(api: Api, body: Body) -> Result<Accepted, ApiError> {
     let mut held = source::read(&api, body).await?;
     let room = held.take_room();
     let (name, source, options) = source::create(held).await?;
@@ -36,11 +36,7 @@ pub async fn create(State(api): State<Api>, body: Body) -> Result<Accepted, ApiE
 }
 
 /// PUT /v1/stacks/{stack}
-pub async fn update(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-    body: Body,
-) -> Result<Accepted, ApiError> {
+pub async fn update(api: Api, Path(name): Path<String>, body: Body) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
     api.look(&name, |site, name| site.stack_id(name)).await?;
     let mut held = source::read(&api, body).await?;
@@ -56,18 +52,14 @@ pub async fn update(
 }
 
 /// DELETE /v1/stacks/{stack}
-pub async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<Accepted, ApiError> {
+pub async fn delete(api: Api, Path(name): Path<String>) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
     tracing::info!(stack = %name, "delete");
     begun("DELETE", api.driver.request(Request::Delete { name }).await?)
 }
 
 /// POST /v1/stacks/{stack}/rollback
-pub async fn rollback(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-    body: Body,
-) -> Result<Accepted, ApiError> {
+pub async fn rollback(api: Api, Path(name): Path<String>, body: Body) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
     let Rollback { to } = source::json(&api, body).await?;
     tracing::info!(stack = %name, ?to, "rollback");
@@ -75,14 +67,14 @@ pub async fn rollback(
 }
 
 /// POST /v1/stacks/{stack}/check
-pub async fn check(State(api): State<Api>, Path(name): Path<String>) -> Result<Accepted, ApiError> {
+pub async fn check(api: Api, Path(name): Path<String>) -> Result<Accepted, ApiError> {
     let name = stack_name(name)?;
     tracing::info!(stack = %name, "check");
     begun("CHECK", api.driver.request(Request::Check { name }).await?)
 }
 
 /// POST /v1/stacks/{stack}/cancel: the stack as it is then.
-pub async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<StackView>, ApiError> {
+pub async fn cancel(api: Api, Path(name): Path<String>) -> Result<Json<StackView>, ApiError> {
     let name = stack_name(name)?;
     tracing::info!(stack = %name, "cancel");
     api.driver.request(Request::Cancel { name: name.clone() }).await?;
@@ -91,11 +83,7 @@ pub async fn cancel(State(api): State<Api>, Path(name): Path<String>) -> Result<
 }
 
 /// POST /v1/stacks/{stack}/rollout: the stack as it is then.
-pub async fn rollout(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-    body: Body,
-) -> Result<Json<StackView>, ApiError> {
+pub async fn rollout(api: Api, Path(name): Path<String>, body: Body) -> Result<Json<StackView>, ApiError> {
     let name = stack_name(name)?;
     let SteerRollout { action, resource } = source::json(&api, body).await?;
     tracing::info!(stack = %name, action = action.as_str(), ?resource, "rollout");
@@ -114,7 +102,7 @@ fn begun(action: &str, answer: Answer) -> Result<Accepted, ApiError> {
 
 /// GET /v1/stacks
 pub async fn list(
-    State(api): State<Api>,
+    api: Api,
     asked: Result<Query<StackPage>, QueryRejection>,
 ) -> Result<Json<Vec<StackRow>>, ApiError> {
     let StackPage { limit, marker: mut after } = query(asked)?;
@@ -156,23 +144,20 @@ pub async fn list(
 }
 
 /// GET /v1/stacks/{stack}
-pub async fn show(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<StackView>, ApiError> {
+pub async fn show(api: Api, Path(name): Path<String>) -> Result<Json<StackView>, ApiError> {
     let name = stack_name(name)?;
     let view = current(&api, &name).await?;
     with_times(&api, name, view).await.map(Json)
 }
 
 /// GET /v1/stacks/{stack}/outputs
-pub async fn outputs(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Json<Vec<OutputView>>, ApiError> {
+pub async fn outputs(api: Api, Path(name): Path<String>) -> Result<Json<Vec<OutputView>>, ApiError> {
     Ok(Json(current(&api, &stack_name(name)?).await?.outputs))
 }
 
 /// GET /v1/stacks/{stack}/template; without parameter values, for there may be secrets among them.
 pub async fn template(
-    State(api): State<Api>,
+    api: Api,
     Path(name): Path<String>,
     asked: Result<Query<OfRevision>, QueryRejection>,
 ) -> Result<Json<TemplateView>, ApiError> {
@@ -194,33 +179,27 @@ pub async fn template(
 }
 
 /// GET /v1/stacks/{stack}/graph
-pub async fn graph(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<GraphView>, ApiError> {
+pub async fn graph(api: Api, Path(name): Path<String>) -> Result<Json<GraphView>, ApiError> {
     let name = stack_name(name)?;
     api.look(&name, |site, name| site.graph_view(name)).await.map(Json)
 }
 
 /// GET /v1/stacks/{stack}/revisions
-pub async fn revisions(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Json<Vec<RevisionRow>>, ApiError> {
+pub async fn revisions(api: Api, Path(name): Path<String>) -> Result<Json<Vec<RevisionRow>>, ApiError> {
     let name = stack_name(name)?;
     api.look(&name, |site, name| site.stack_seq(name)).await?;
     Ok(Json(api.read(move |reader| reader.revisions(&name)).await?))
 }
 
 /// GET /v1/stacks/{stack}/failures
-pub async fn failures(
-    State(api): State<Api>,
-    Path(name): Path<String>,
-) -> Result<Json<Vec<FailureView>>, ApiError> {
+pub async fn failures(api: Api, Path(name): Path<String>) -> Result<Json<Vec<FailureView>>, ApiError> {
     let name = stack_name(name)?;
     api.look(&name, |site, name| site.failure_views(name)).await.map(Json)
 }
 
 /// GET /v1/stacks/{stack}/events; with the stack's id also after its delete.
 pub async fn events(
-    State(api): State<Api>,
+    api: Api,
     Path(name): Path<String>,
     asked: Result<Query<EventPage>, QueryRejection>,
 ) -> Result<Json<Vec<EventRow>>, ApiError> {

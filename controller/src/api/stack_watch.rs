@@ -4,7 +4,7 @@
 
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
-use axum::extract::{Path, Query, State};
+use axum::extract::{Path, Query};
 use muster_api::query::Watch;
 use muster_api::stack::StackView;
 use tokio::time::timeout;
@@ -14,7 +14,7 @@ use super::{Api, WAIT_MAX, query, stack, stack_name};
 
 /// GET /v1/stacks/{stack}/watch. After a delete: DELETE COMPLETE, for a client that has seen the stack.
 pub async fn watch(
-    State(api): State<Api>,
+    api: Api,
     Path(name): Path<String>,
     known: Result<Query<Watch>, QueryRejection>,
 ) -> Result<Json<StackView>, ApiError> {

@@ -3,7 +3,6 @@
 //! Absent: how nodes are counted (`controller/engine/src/site.rs`), and the answer of a standby (`standby.rs`).
 
 use axum::Json;
-use axum::extract::State;
 use muster_api::site::{ControllerView, Role, StatusView};
 use muster_engine::site;
 
@@ -14,7 +13,7 @@ use crate::driver::Look;
 use crate::store::rfc3339;
 
 /// GET /v1/status
-pub async fn status(State(api): State<Api>) -> Result<Json<StatusView>, ApiError> {
+pub async fn status(api: Api) -> Result<Json<StatusView>, ApiError> {
     let look = |look: &Look<'_>| (look.site.site_view(), look.read_only.map(str::to_owned));
     let (site::SiteView { epoch, restored, agents, waiting }, read_only) = api.driver.look(look).await?;
     let role = Role::Active;

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use muster_api::node::{CreateToken, TokenCreated, TokenRevoked, TokenRow};
 use muster_engine::view::TokenView;
@@ -27,10 +27,7 @@ const TTL_MAX: u64 = 365 * 86_400;
 const PATTERN_MAX: usize = 253;
 
 /// POST /v1/tokens
-pub async fn create(
-    State(api): State<Api>,
-    body: Body,
-) -> Result<(StatusCode, Json<TokenCreated>), ApiError> {
+pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<TokenCreated>), ApiError> {
     let CreateToken { ttl, uses, name, labels, rate } = source::json(&api, body).await?;
     let rate = rate.map(|rate| rate.parse()).transpose();
     let rate = rate.map_err(|error: RateError| ApiError::invalid(format!("rate: {error}")))?;
@@ -57,7 +54,7 @@ pub async fn create(
 }
 
 /// GET /v1/tokens
-pub async fn list(State(api): State<Api>) -> Result<Json<Vec<TokenRow>>, ApiError> {
+pub async fn list(api: Api) -> Result<Json<Vec<TokenRow>>, ApiError> {
     let now = now();
     let row = |TokenView { id, expires, uses_left, name, labels, rate }| TokenRow {
         id,
@@ -72,7 +69,7 @@ pub async fn list(State(api): State<Api>) -> Result<Json<Vec<TokenRow>>, ApiErro
 }
 
 /// DELETE /v1/tokens/{id}
-pub async fn revoke(State(api): State<Api>, Path(id): Path<String>) -> Result<Json<TokenRevoked>, ApiError> {
+pub async fn revoke(api: Api, Path(id): Path<String>) -> Result<Json<TokenRevoked>, ApiError> {
     let id: TokenId = id.parse().map_err(|_| {
         ApiError::invalid(
             "that is not the id of a token: want 16 hex digits, as 'muster node tokens' shows them",

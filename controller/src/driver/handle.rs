@@ -12,6 +12,8 @@ use muster_shared::StackName;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
+use super::audit::Caller;
+
 /// Requests that wait for the driver; more are refused as overload.
 const REQUESTS_MAX: usize = 1024;
 /// The pause after which such a request may be sent again: the driver takes all that wait in one turn.
@@ -24,7 +26,12 @@ pub type Room = Option<OwnedSemaphorePermit>;
 
 /// A request of the API to the driver.
 pub(super) enum Ask {
-    Request(Box<Request>, oneshot::Sender<Result<Answer, Refusal>>, Room),
+    Request {
+        request: Box<Request>,
+        caller: Caller,
+        reply: oneshot::Sender<Result<Answer, Refusal>>,
+        room: Room,
+    },
     Query(Query),
     Watch(Watcher),
     WatchFlow(u64, oneshot::Sender<()>),
@@ -59,9 +66,10 @@ pub enum Busy {
     Writing,
 }
 
-/// Sends requests to the driver; clones reach the same driver.
+/// Sends a caller's requests to the driver; clones reach the same driver.
 #[derive(Clone)]
 pub struct DriverHandle {
+    caller: Caller,
     asks: mpsc::Sender<Ask>,
     writing: Arc<AtomicBool>,
     /// The longest wait of a look.
@@ -69,7 +77,13 @@ pub struct DriverHandle {
 }
 
 impl DriverHandle {
-    /// Carries out an operator's wish; answered once it is durable.
+    /// The same driver, asked by somebody else.
+    #[must_use]
+    pub fn of(&self, caller: Caller) -> Self {
+        Self { caller, ..self.clone() }
+    }
+
+    /// Carries out the caller's wish; answered once it is durable.
     ///
     /// # Errors
     /// The engine's refusal; [`Refusal::Later`] when the controller is overloaded or waits for its database;
@@ -85,7 +99,7 @@ impl DriverHandle {
     /// As above.
     pub async fn request_in(&self, request: Request, room: Room) -> Result<Answer, Refusal> {
         let (reply, answer) = oneshot::channel();
-        self.ask(Ask::Request(Box::new(request), reply, room))?;
+        self.ask(Ask::Request { request: Box::new(request), caller: self.caller.clone(), reply, room })?;
         answer.await.unwrap_or_else(|_| Err(stopping()))
     }
 
@@ -194,10 +208,11 @@ pub struct DriverInbox {
     pub(super) writing: Arc<AtomicBool>,
 }
 
-/// A handle, and what the driver reads.
+/// A handle that speaks for the controller itself, and what the driver reads.
 pub fn channel() -> (DriverHandle, DriverInbox) {
     let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
     let writing = Arc::new(AtomicBool::new(false));
-    let handle = DriverHandle { asks: sender, writing: Arc::clone(&writing), patience: LOOK_MAX };
+    let caller = Caller { actor: "muster-controller".to_owned(), from: "itself".to_owned() };
+    let handle = DriverHandle { caller, asks: sender, writing: Arc::clone(&writing), patience: LOOK_MAX };
     (handle, DriverInbox { asks: receiver, writing })
 }

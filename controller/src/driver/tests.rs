@@ -38,6 +38,25 @@ fn nothing_leaves_before_the_one_commit_of_its_turn() {
     assert_eq!(bench.sent.lock().unwrap().last(), Some(&Down::Acknowledge(key)));
 }
 
+#[test]
+fn a_change_and_its_row_of_the_audit_are_one_commit() {
+    let mut bench = Bench::new();
+    let before = bench.audit().len();
+    bench.turn(create(1)).unwrap();
+    assert_eq!(bench.log(), ["commit", "send"]);
+    bench.turn(create(1)).unwrap_err();
+    bench.turn(Request::Maintenance { node: web(), on: false }).unwrap();
+    let rows = bench.audit();
+    let told: Vec<_> = rows[before..].iter().map(|row| (row.action.as_str(), row.result.as_str())).collect();
+    assert_eq!(told[0], ("stack create", "ok"));
+    assert!(told[1].1.starts_with("refused: "), "{told:?}");
+    assert_eq!(told[2..], [("node maintenance", "ok")], "also where nothing else is written");
+    // Without the change there is no row.
+    bench.breaks(Some(ffi::SQLITE_FULL), false);
+    bench.turn(Request::Delete { name: name() }).unwrap_err();
+    assert_eq!(bench.audit(), rows);
+}
+
 /// The store knows each name once.
 #[test]
 fn a_stack_may_be_made_in_the_turn_in_which_its_name_goes() {

@@ -16,6 +16,7 @@ use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use muster_template::Tree;
 
 use super::Outbox;
+use super::audit::{Asked, Caller};
 use super::conversations::{Conversations, Resumed};
 use super::mistake::Mistakes;
 use super::read_only::{PROBE_FIRST, ReadOnly};
@@ -65,8 +66,8 @@ pub struct Turns<S, O> {
     outbox: O,
     make_config: Box<dyn FnMut(Epoch) -> Config + Send>,
     next_id: u64,
-    /// Requests that are not answered.
-    open: BTreeSet<u64>,
+    /// Requests that are not answered, and what the audit says of them.
+    open: BTreeMap<u64, Option<Asked>>,
     conversations: Conversations,
     /// The nodes that may connect, as it is durable.
     admitted: Admitted,
@@ -103,7 +104,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             outbox,
             make_config: Box::new(make_config),
             next_id: 0,
-            open: BTreeSet::new(),
+            open: BTreeMap::new(),
             conversations: Conversations::default(),
             admitted: Admitted::default(),
             seen: BTreeSet::new(),
@@ -213,16 +214,21 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         Ok(())
     }
 
-    /// Asks the engine; the answer is in [`TurnResults`], perhaps of a later turn.
+    /// Asks the engine; the answer is in [`TurnResults`], perhaps of a later turn. What a caller changes is in the audit.
     ///
     /// # Errors
     /// [`Refusal::Later`] or [`Refusal::Unavailable`] while nothing can be written.
-    pub fn request(&mut self, now: MonoTime, request: Request) -> Result<u64, Refusal> {
+    pub fn request(
+        &mut self,
+        now: MonoTime,
+        caller: Option<&Caller>,
+        request: Request,
+    ) -> Result<u64, Refusal> {
         if let Some(it) = &self.read_only {
             return Err(it.refusal());
         }
         self.next_id += 1;
-        self.open.insert(self.next_id);
+        self.open.insert(self.next_id, caller.and_then(|caller| Asked::new(caller, &request)));
         self.engine.handle(now, Input::Request { id: self.next_id, request: Box::new(request) });
         Ok(self.next_id)
     }
@@ -297,7 +303,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     fn next_commit(&mut self) -> Box<Commit> {
         let mut commit =
             Commit { seen: std::mem::take(&mut self.seen).into_iter().collect(), ..Commit::default() };
-        commit.first = commit.next(&mut self.engine);
+        commit.first = commit.next(&mut self.engine, &self.open);
         Box::new(commit)
     }
 
@@ -306,9 +312,10 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     fn commit(&mut self, mut commit: Box<Commit>) -> Result<Vec<Effect>, (Box<Commit>, StoreError)> {
         if commit.first.is_some() || !commit.seen.is_empty() {
             let seen = std::mem::take(&mut commit.seen);
-            let engine = &mut self.engine;
+            let (engine, open) = (&mut self.engine, &self.open);
             let has_first = commit.first.is_some();
-            let mut changes = std::iter::from_fn(|| commit.first.take().or_else(|| commit.next(engine)));
+            let mut changes =
+                std::iter::from_fn(|| commit.first.take().or_else(|| commit.next(engine, open)));
             let written = self.store.commit(&mut changes, &seen);
             (commit.seen, commit.is_taken) = (seen, has_first && commit.first.is_none());
             if let Err(error) = written {
@@ -348,7 +355,9 @@ impl<S: Store, O: Outbox> Turns<S, O> {
                     if let Ok(Answer::Joined { node }) = &answer {
                         self.outbox.close(node);
                     }
-                    self.open.remove(&id);
+                    if let Some(asked) = self.open.remove(&id).flatten() {
+                        asked.log(&answer);
+                    }
                     self.told.answers.push((id, answer));
                 }
                 Effect::Discard(template) => self.told.discarded.push(template),
@@ -377,7 +386,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         let read_only = ReadOnly::new(error, now);
         tracing::error!("{}", read_only.why());
         let refusal = read_only.refusal_of_the_commit(error);
-        for id in std::mem::take(&mut self.open) {
+        for id in std::mem::take(&mut self.open).into_keys() {
             self.told.answers.push((id, Err(refusal.clone())));
         }
         let reloaded = self.reload(now);
@@ -411,8 +420,9 @@ impl Commit {
         self.effects.iter().any(|effect| matches!(effect, Effect::Answer { answer: Ok(_), .. }))
     }
 
-    /// The next change; what has to wait for the commit is kept.
-    fn next(&mut self, engine: &mut Engine) -> Option<Change> {
+    /// The next change; what has to wait for the commit is kept. An answer has a row of the audit, if its request is
+    /// in `open` with one.
+    fn next(&mut self, engine: &mut Engine, open: &BTreeMap<u64, Option<Asked>>) -> Option<Change> {
         loop {
             match engine.poll_effect()? {
                 Effect::Persist(change) => {
@@ -428,6 +438,13 @@ impl Commit {
                         _ => {}
                     }
                     return Some(change);
+                }
+                Effect::Answer { id, answer } => {
+                    let record = open.get(&id).and_then(Option::as_ref).map(|asked| asked.record(&answer));
+                    self.effects.push(Effect::Answer { id, answer });
+                    if let Some(record) = record {
+                        return Some(Change::Audit(Box::new(record)));
+                    }
                 }
                 other => self.effects.push(other),
             }

@@ -1,4 +1,4 @@
-//! Bounds of what the database keeps: how many events of each stack, and the size of its file.
+//! Bounds of what the database keeps: how many events of each stack, for how long the audit, and the size of its file.
 //!
 //! Absent: how many revisions of a stack are kept (`controller/engine/src/operation.rs`), and for how many deleted
 //! stacks the events stay (`write.rs`).
@@ -22,11 +22,13 @@ pub struct Bounds {
     pub events: u64,
     /// Size of the database file, without its log (64 MiB at most); 0: no bound but the disk.
     pub bytes: u64,
+    /// Days that rows of the audit are kept; 0: all of them.
+    pub audit_days: u32,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { events: 10_000, bytes: 0 }
+        Self { events: 10_000, bytes: 0, audit_days: 400 }
     }
 }
 
@@ -184,7 +186,7 @@ mod tests {
     #[test]
     fn only_the_newest_events_are_kept() {
         each(|place| {
-            let mut store = place.open().within(Bounds { events: 20, bytes: 0 }).unwrap();
+            let mut store = place.open().within(Bounds { events: 20, ..Bounds::default() }).unwrap();
             let event = |number| {
                 let (action, status, reason) = ("CREATE", "COMPLETE", "".into());
                 Change::Event(EventRecord { stack: 1, number, resource: None, action, status, reason })

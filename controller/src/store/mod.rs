@@ -2,6 +2,7 @@
 //!
 //! Absent: decisions. The engine decides what to write and in which order, and the driver decides when.
 
+mod audit;
 pub mod backup;
 mod bounds;
 mod convert;
@@ -29,6 +30,7 @@ mod steady;
 mod text;
 mod write;
 
+pub use audit::AuditQuery;
 pub use bounds::Bounds;
 pub use copy::{Copied, copy};
 pub use database::Database;

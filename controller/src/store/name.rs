@@ -30,6 +30,7 @@ pub(super) fn name(change: &Change) -> String {
         Change::Rollout(change) => of_rollout(change),
         Change::Counters(_) => "the counters".to_owned(),
         Change::Restored(_) => "what a restored site holds".to_owned(),
+        Change::Audit(record) => format!("the audit of '{}'", record.action),
     }
 }
 

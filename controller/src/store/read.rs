@@ -44,7 +44,7 @@ impl Reader {
         Ok(Self { db: Arc::new(Mutex::new(db)), key: key.clone() })
     }
 
-    fn with<T>(&self, read: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) fn with<T>(&self, read: impl FnOnce(&Db) -> Result<T, StoreError>) -> Result<T, StoreError> {
         // A panicked reader has left nothing half done: statements end with their scope.
         read(&self.db.lock().unwrap_or_else(PoisonError::into_inner))
     }

@@ -182,6 +182,18 @@ CREATE TABLE events (
     PRIMARY KEY (stack_id, number)
 );
 
+-- Who asked for which change, from where, and what was answered. Rows are never changed.
+CREATE TABLE audit (
+    number    BIGINT PRIMARY KEY,
+    at        TEXT NOT NULL,
+    actor     TEXT NOT NULL,
+    came_from TEXT NOT NULL,
+    action    TEXT NOT NULL,
+    target    TEXT NOT NULL,
+    what      TEXT NOT NULL,
+    result    TEXT NOT NULL
+);
+
 CREATE TABLE flow_devices (
     device         BIGINT PRIMARY KEY,
     node           TEXT NOT NULL,

@@ -6,7 +6,7 @@ use std::process::Command;
 use muster_testbed::Postgres;
 use tempfile::TempDir;
 
-use super::{Database, KEY_FILE, Location, Store as _, StoreError};
+use super::{Database, KEY_FILE, Location, Reader, Store as _, StoreError};
 
 /// A place for a database and its key; both go with the value.
 pub(crate) struct Place {
@@ -62,6 +62,11 @@ impl Place {
 
     pub fn try_open(&self) -> Result<Database, StoreError> {
         Database::open(&self.location(), &self.key_file())
+    }
+
+    /// What is read beside a store that is open.
+    pub fn reader(&self, store: &Database) -> Reader {
+        Reader::open(&self.location(), &store.key()).unwrap()
     }
 
     /// What an engine gets from it.

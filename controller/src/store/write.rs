@@ -130,6 +130,7 @@ pub(super) fn apply(
         }
         Change::Rollout(change) => super::rollout::apply(db, change)?,
         Change::Restored(record) => super::restored::put(db, record.as_deref())?,
+        Change::Audit(record) => super::audit::put(db, record, now, bounds)?,
     }
     Ok(())
 }

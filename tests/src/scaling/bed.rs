@@ -121,7 +121,7 @@ impl Bed {
 
     /// An operator asks. What the controller decides waits for [`Bed::pass`].
     pub fn ask(&mut self, request: Request) -> anyhow::Result<()> {
-        self.turns.request(self.now, request)?;
+        self.turns.request(self.now, None, request)?;
         self.came()
     }
 

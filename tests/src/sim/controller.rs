@@ -254,7 +254,7 @@ impl World {
         expected: Option<(StackName, Asked)>,
     ) -> Option<Result<u64, Refusal>> {
         let now = self.controller_now();
-        let asked = self.controller.turns.as_mut()?.request(now, request);
+        let asked = self.controller.turns.as_mut()?.request(now, None, request);
         if let (Ok(id), Some((name, asked))) = (&asked, expected) {
             self.reference.expect(*id, name, asked);
         }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
 mod ansible;
+mod audit;
 mod away;
 mod bad_input;
 mod brokers;

@@ -1,6 +1,9 @@
 //! A driver over a store on a disk that is full or broken when told to be, and a link that keeps what is said.
 
+use muster_api::site::AuditRow;
+
 use super::*;
+use crate::store::{AuditQuery, Location, Reader};
 
 /// The events, in order.
 pub(super) type Log = Arc<Mutex<Vec<String>>>;
@@ -207,7 +210,12 @@ impl Bench {
 
     pub(super) fn ask(&mut self, request: Request) -> oneshot::Receiver<Result<Answer, Refusal>> {
         let (reply, answer) = oneshot::channel();
-        self.driver.ask(Ask::Request(Box::new(request), reply, None));
+        self.driver.ask(Ask::Request {
+            request: Box::new(request),
+            caller: Caller { actor: "anna".into(), from: "local".into() },
+            reply,
+            room: None,
+        });
         answer
     }
 
@@ -215,6 +223,14 @@ impl Bench {
         let mut answer = self.ask(request);
         self.driver.turn_over();
         answer.try_recv().unwrap()
+    }
+
+    /// The rows of the audit, as they are on the disk.
+    pub(super) fn audit(&self) -> Vec<AuditRow> {
+        let store = &self.driver.turns.store().sqlite;
+        let reader =
+            Reader::open(&Location::Sqlite(self.dir.path().join("muster.db")), &store.key()).unwrap();
+        reader.audit(&AuditQuery { limit: 100, ..AuditQuery::default() }).unwrap()
     }
 
     pub(super) fn query(&mut self) -> oneshot::Receiver<bool> {

@@ -110,7 +110,7 @@ fn a_commit_that_may_have_been_made_is_not_called_refused() {
 
 #[test]
 fn a_controller_that_was_replaced_does_not_say_that_there_is_nothing_to_do() {
-    let nothing = || Request::Maintenance { node: web(), on: false };
+    let nothing = || Request::SampleFlows;
     let mut bench = Bench::new();
     bench.turn(nothing()).unwrap();
     assert_eq!(bench.log(), [""; 0], "it changes nothing");

@@ -47,6 +47,7 @@ enum Place {
     Rollout(u64),
     Counters,
     Restored,
+    Audit,
 }
 
 /// Where the change writes; and whether it passes no removal of a stack.
@@ -75,6 +76,7 @@ fn places(change: &Change) -> (Vec<Place>, bool) {
         Change::Rollout(change) => (vec![of_rollout(change)], false),
         Change::Counters(_) => (vec![Counters], false),
         Change::Restored(_) => (vec![Restored], false),
+        Change::Audit(_) => (vec![Audit], false),
     }
 }
 

@@ -61,7 +61,7 @@ impl World {
             rate: None,
         };
         if !turns.is_busy() {
-            drop(turns.request(now, Request::NewToken { token, wall: 0 }));
+            drop(turns.request(now, None, Request::NewToken { token, wall: 0 }));
         }
         turns.wake(now);
         let leaving = self.shared.borrow().leaving.len();

@@ -176,7 +176,8 @@ impl Shared {
             | Change::TokenRemoved(_)
             | Change::Content { .. }
             | Change::ContentRemoved(_)
-            | Change::Restored(_) => tables.apply(change),
+            | Change::Restored(_)
+            | Change::Audit(_) => tables.apply(change),
         }
     }
 

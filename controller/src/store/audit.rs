@@ -1,0 +1,149 @@
+//! Table `audit`: rows are added with the change that they tell of, read, and removed once they are old enough.
+//!
+//! Absent: which requests have a row, and what it says (`driver/audit.rs`).
+
+use muster_api::site::AuditRow;
+use muster_engine::record::AuditRecord;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::database::{int, rfc3339};
+use super::read::Reader;
+use super::sql::{Db, values};
+use super::{Bounds, StoreError};
+
+/// The most old rows that a new one removes: the table shrinks while it is used, and no commit is long.
+const REMOVED_AT_ONCE: i64 = 10;
+
+/// Which rows of the audit are asked for.
+#[derive(Clone, Debug, Default)]
+pub struct AuditQuery {
+    /// Rows after this number.
+    pub after: u64,
+    /// Rows of this time and later, RFC 3339 UTC.
+    pub since: Option<String>,
+    /// Rows of this actor.
+    pub user: Option<String>,
+    /// So many at most.
+    pub limit: usize,
+}
+
+pub(super) fn put(db: &Db, record: &AuditRecord, now: &str, bounds: &Bounds) -> Result<(), StoreError> {
+    let AuditRecord { actor, from, action, target, what, result } = record;
+    db.prepare(
+        "INSERT INTO audit SELECT coalesce(max(number), 0) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM audit",
+    )?
+    .execute(values![now, actor, from, action, target, what, result])?;
+    if let Some(kept_from) = kept_from(now, bounds.audit_days) {
+        // The newest row stays: its number is where the next one goes on.
+        db.prepare(
+            "DELETE FROM audit WHERE at < ?1 AND number IN
+                 (SELECT number FROM audit WHERE number < (SELECT max(number) FROM audit) ORDER BY number LIMIT ?2)",
+        )?
+        .execute(values![kept_from, REMOVED_AT_ONCE])?;
+    }
+    Ok(())
+}
+
+/// The time of the oldest row that stays. `None`: all stay.
+fn kept_from(now: &str, days: u32) -> Option<String> {
+    let now = OffsetDateTime::parse(now, &Rfc3339).ok().filter(|_| days > 0)?;
+    now.checked_sub(time::Duration::days(days.into())).map(rfc3339)
+}
+
+impl Reader {
+    /// Rows of the audit, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
+        let AuditQuery { after, since, user, limit } = query;
+        let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
+        self.with(|db| {
+            let sql = "SELECT number, at, actor, came_from, action, target, what, result FROM audit
+                 WHERE number > ?1 AND at >= ?2 AND (?3 = '' OR actor = ?3) ORDER BY number LIMIT ?4";
+            let (since, user) = (since.as_deref().unwrap_or_default(), user.as_deref().unwrap_or_default());
+            db.all(sql, values![int(*after), since, user, limit], |row| {
+                Ok(AuditRow {
+                    number: row.get(0)?,
+                    at: row.get(1)?,
+                    actor: row.get(2)?,
+                    from: row.get(3)?,
+                    action: row.get(4)?,
+                    target: row.get(5)?,
+                    what: row.get(6)?,
+                    result: row.get(7)?,
+                })
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_engine::record::Change;
+
+    use super::*;
+    use crate::store::Store as _;
+    use crate::store::testing::each;
+
+    fn record(actor: &str, target: &str) -> AuditRecord {
+        AuditRecord {
+            actor: actor.to_owned(),
+            from: "local".to_owned(),
+            action: "stack create",
+            target: target.to_owned(),
+            what: String::new(),
+            result: "ok".to_owned(),
+        }
+    }
+
+    #[test]
+    fn rows_are_found_by_number_time_and_actor() {
+        each(|place| {
+            let mut store = place.open();
+            let rows = [record("anna", "web"), record("ben", "db"), record("anna", "db")];
+            let changes = rows.map(|row| Change::Audit(Box::new(row)));
+            store.commit(&mut changes.into_iter(), &[]).unwrap();
+            let reader = place.reader(&store);
+            let found = |query: AuditQuery| -> Vec<(u64, String, String)> {
+                let rows = reader.audit(&AuditQuery { limit: 10, ..query }).unwrap();
+                rows.into_iter().map(|row| (row.number, row.actor, row.target)).collect()
+            };
+            let row = |number, actor: &str, target: &str| (number, actor.to_owned(), target.to_owned());
+            let all = [row(1, "anna", "web"), row(2, "ben", "db"), row(3, "anna", "db")];
+            assert_eq!(found(AuditQuery::default()), all);
+            assert_eq!(found(AuditQuery { after: 1, ..AuditQuery::default() }), all[1..]);
+            assert_eq!(found(AuditQuery { user: Some("ben".into()), ..AuditQuery::default() }), all[1..2]);
+            let since = Some("2999-01-01T00:00:00.000Z".into());
+            assert_eq!(found(AuditQuery { since, ..AuditQuery::default() }), []);
+            let limited = reader.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).unwrap();
+            assert_eq!(limited.len(), 1);
+        });
+    }
+
+    #[test]
+    fn old_rows_go_with_new_ones_and_the_newest_stays() {
+        each(|place| {
+            let store = place.open();
+            let write = |now: &str, days| {
+                let bounds = Bounds { audit_days: days, ..Bounds::default() };
+                store.db().transaction(|| put(store.db(), &record("anna", now), now, &bounds)).unwrap();
+            };
+            let kept = || -> Vec<u64> {
+                let rows =
+                    store.db().all("SELECT number FROM audit ORDER BY number", values![], |row| row.get(0));
+                rows.unwrap()
+            };
+            write("2026-01-01T00:00:00.000Z", 30);
+            write("2026-01-30T00:00:00.000Z", 30);
+            assert_eq!(kept(), [1, 2]);
+            write("2026-02-15T00:00:00.000Z", 30);
+            assert_eq!(kept(), [2, 3], "45 days are more than 30");
+            write("2036-01-01T00:00:00.000Z", 0);
+            assert_eq!(kept(), [2, 3, 4], "all stay");
+            write("2046-01-01T00:00:00.000Z", 1);
+            assert_eq!(kept(), [5]);
+        });
+    }
+}

@@ -58,6 +58,9 @@ pub struct Controller {
     /// Addresses that join tokens carry, `host:port`; by default this host's name with the port of `listen`.
     pub addresses: Vec<String>,
     pub api_socket: PathBuf,
+    /// The address of the API over the network, `ADDRESS:PORT`; none by default.
+    #[serde(deserialize_with = "optional_address")]
+    pub api: Option<SocketAddr>,
     /// Unique among the site's controllers; by default this host's name.
     pub name: String,
 }
@@ -135,6 +138,7 @@ impl Default for Controller {
             listen: SocketAddr::from(([0, 0, 0, 0], 8883)),
             addresses: Vec::new(),
             api_socket: "/run/muster/api.sock".into(),
+            api: None,
             name: String::new(),
         }
     }
@@ -309,6 +313,18 @@ fn location<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<
         return Ok(None);
     }
     url.parse().map(Some).map_err(serde::de::Error::custom)
+}
+
+/// An empty text is none.
+fn optional_address<'de, D: serde::Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() {
+        Ok(None)
+    } else {
+        socket_address(serde::de::value::StringDeserializer::new(text)).map(Some)
+    }
 }
 
 fn socket_address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {

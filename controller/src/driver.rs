@@ -236,6 +236,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 self.request(&caller, *request, Waiter::Operator(reply));
                 drop(room);
             }
+            Ask::Refused(record) => self.turns.refused(*record),
             Ask::Query(look) => {
                 self.turns.pass(self.now());
                 self.queries.push(look);

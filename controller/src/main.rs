@@ -42,6 +42,9 @@ struct Cli {
     /// Address for agents [default: 0.0.0.0:8883]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<std::net::SocketAddr>,
+    /// Address of the API for users on other machines, over TLS [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    api: Option<std::net::SocketAddr>,
     /// Way between agents and controller: 'direct', or mqtts://HOST:PORT of MQTT 5 brokers; 'embedded', a broker in this
     /// process, where it was built with one [default: direct]
     #[arg(long, value_name = "URL[,URL]")]
@@ -173,6 +176,9 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
     let controller = &mut settings.controller;
     if let Some(name) = &cli.name {
         controller.name.clone_from(name);
+    }
+    if let Some(api) = cli.api {
+        controller.api = Some(api);
     }
     if let Some(listen) = cli.listen {
         controller.listen = listen;

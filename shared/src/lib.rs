@@ -18,6 +18,7 @@ pub mod seal;
 pub mod segment;
 pub mod time;
 pub mod topic;
+pub mod user_token;
 pub mod wire;
 
 pub use generation::{Attempt, Epoch, EpochId, Generation, Generations};

@@ -41,8 +41,25 @@ const SHELL: &[&str] = &[
 const TABLE: &[Rule] = &[
     Rule { name: "muster-shared", may: &[], never: SHELL },
     Rule {
-        name: "muster-broker",
+        name: "muster-tls",
         may: &["muster-shared"],
+        never: &[
+            "rumqttc",
+            "tokio",
+            "rusqlite",
+            "axum",
+            "hyper",
+            "clap",
+            "config",
+            "rtnetlink",
+            "zbus",
+            "rcgen",
+            "time",
+        ],
+    },
+    Rule {
+        name: "muster-broker",
+        may: &["muster-shared", "muster-tls"],
         never: &["rusqlite", "axum", "hyper", "clap", "config", "rtnetlink", "zbus", "rcgen", "time"],
     },
     Rule { name: "muster-template", may: &["muster-shared", "muster-intent"], never: SHELL },
@@ -99,7 +116,7 @@ const TABLE: &[Rule] = &[
     },
     Rule {
         name: "muster-cli",
-        may: &["muster-shared", "muster-template", "muster-api"],
+        may: &["muster-shared", "muster-template", "muster-tls", "muster-api"],
         never: &["rumqttc", "rusqlite", "tokio-postgres", "axum", "rtnetlink", "zbus"],
     },
     Rule {
@@ -114,6 +131,7 @@ const TABLE: &[Rule] = &[
             "muster-broker",
             "muster-template",
             "muster-testbed",
+            "muster-api",
             "muster-engine",
             "muster-flow",
             "muster-controller",

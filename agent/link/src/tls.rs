@@ -1,6 +1,6 @@
 //! TLS 1.3 towards the controller, and random bytes.
 //!
-//! Absent: which certificates are trusted (`shared/broker/src/tls.rs`).
+//! Absent: which certificates are trusted (`shared/tls/src/lib.rs`).
 
 pub use muster_broker::Root;
 use muster_broker::{Trust, client_config};

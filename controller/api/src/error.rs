@@ -11,6 +11,10 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Class {
+    /// 401: no token, or one that does not count.
+    Unauthorized,
+    /// 403: the caller's role is too small.
+    Forbidden,
     /// 404
     NotFound,
     /// 409: it contradicts what is there.

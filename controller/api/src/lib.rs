@@ -14,3 +14,4 @@ pub mod resource;
 pub mod route;
 pub mod site;
 pub mod stack;
+pub mod user;

@@ -22,6 +22,7 @@ use crate::stack::{
     Begun, CreateStack, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView,
     SteerRollout, TemplateView, UpdateStack,
 };
+use crate::user::{CreateUser, Role, UserCreated, UserRevoked, UserRow};
 
 /// A method of HTTP that the API takes.
 #[allow(missing_docs, reason = "as in HTTP")]
@@ -65,12 +66,15 @@ pub struct Route {
     pub status: u16,
     /// The answer's body, where all goes well.
     pub answer: Content,
+    /// The least role that may ask, where users have roles.
+    pub role: Role,
 }
 
 impl Route {
     const fn new(method: Method, path: &'static str, summary: &'static str) -> Self {
         let (body, answer) = (Content::Nothing, Content::Nothing);
-        Self { method, path, summary, query: None, body, status: 200, answer }
+        let role = if matches!(method, Method::Get) { Role::Viewer } else { Role::Operator };
+        Self { method, path, summary, query: None, body, status: 200, answer, role }
     }
 
     const fn query<T: JsonSchema>(self) -> Self {
@@ -91,6 +95,11 @@ impl Route {
 
     const fn answers_text(self, what: &'static str) -> Self {
         Self { answer: Content::Text(what), ..self }
+    }
+
+    /// For admins alone.
+    const fn for_admins(self) -> Self {
+        Self { role: Role::Admin, ..self }
     }
 
     /// Something was made (201), or has begun (202).
@@ -175,6 +184,10 @@ routes! {
     RevokeToken: delete("/v1/tokens/{id}", "Revokes a join token").answers::<TokenRevoked>();
     ListAudit: get("/v1/audit", "Lists who asked for which change, oldest first")
         .query::<query::AuditPage>().answers::<Vec<AuditRow>>();
+    CreateUser: post("/v1/users", "Makes a user, whose token is shown this once")
+        .takes::<CreateUser>().answers::<UserCreated>().with(201).for_admins();
+    ListUsers: get("/v1/users", "Lists users").answers::<Vec<UserRow>>().for_admins();
+    RevokeUser: delete("/v1/users/{user}", "Revokes a user").answers::<UserRevoked>().for_admins();
     ListNodes: get("/v1/nodes", "Lists nodes").query::<query::NodePage>().answers::<Vec<NodeView>>();
     CountNodes: get("/v1/counts/nodes", "Counts nodes by state")
         .query::<query::NodePage>().answers::<std::collections::BTreeMap<String, u64>>();

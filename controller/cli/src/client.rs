@@ -1,34 +1,26 @@
-//! The HTTP API on its Unix socket: one connection, requests one after another.
+//! The HTTP API: one connection, requests one after another.
 //!
 //! A controller that is busy, or waits for its database, refuses with `Retry-After`: then nothing was done. Requests
 //! are sent again after that time, for up to [`BUSY_MAX`], and a line says so.
 //!
-//! Absent: how long `--wait` waits (`wait.rs`), and TLS, tokens and other hosts: this version's controller listens on
-//! its socket only.
+//! Absent: how long `--wait` waits (`wait.rs`), and the way to the controller (`way.rs`).
 
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::client::conn::http1::{SendRequest, handshake};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
-use hyper_util::rt::TokioIo;
 use muster_api::error::{Class, Refusal, Refused};
 use muster_shared::SiteId;
 use muster_template::Errors;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::failure::{Exit, Failure};
 use crate::progress::note;
-
-/// The socket of a controller whose settings name no other.
-pub const DEFAULT_URL: &str = "unix:///run/muster/api.sock";
+use crate::way::{Sender, Way};
 
 /// The largest answer taken: a million resources are listed in about half of it.
 const ANSWER_MAX: usize = 1 << 30;
@@ -53,12 +45,12 @@ const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'
 
 /// A connection to one controller.
 pub struct Client {
-    socket: PathBuf,
+    way: Way,
     /// None: the default one.
     site: Option<SiteId>,
     /// When to ask a busy controller no more, by `--timeout`.
     end: Option<Instant>,
-    connection: Option<SendRequest<Full<Bytes>>>,
+    connection: Option<Sender>,
 }
 
 /// The path of a request: `/v1`, then these segments, each escaped.
@@ -72,23 +64,14 @@ pub fn escaped(text: &str) -> String {
 }
 
 impl Client {
-    /// A client for `--url`; connects with the first request.
-    pub fn new(url: &str) -> Result<Self, Failure> {
-        let socket = match url.split_once("://") {
-            Some(("unix", path)) if path.starts_with('/') => PathBuf::from(path),
-            Some(("https", _)) => {
-                return Err(Failure::usage(format!(
-                    "--url '{url}': this version speaks to the controller on its own host only; use unix:///run/muster/api.sock"
-                )));
-            }
-            _ => return Err(Failure::usage(format!("--url '{url}': want unix:///PATH/OF/SOCKET"))),
-        };
-        Ok(Self { socket, site: None, end: None, connection: None })
+    /// A client on this way; connects with the first request.
+    pub fn over(way: Way) -> Self {
+        Self { way, site: None, end: None, connection: None }
     }
 
     /// The same for this site of those at the controller.
     pub fn at_site(&self, site: SiteId) -> Self {
-        Self { socket: self.socket.clone(), site: Some(site), end: self.end, connection: None }
+        Self { way: self.way.clone(), site: Some(site), end: self.end, connection: None }
     }
 
     /// A busy controller is asked no longer than `--timeout` says.
@@ -171,18 +154,21 @@ impl Client {
         if let Some(site) = &self.site {
             request = request.header(SITE, site.as_str());
         }
+        if let Some(token) = self.way.token() {
+            request = request.header(AUTHORIZATION, format!("Bearer {token}"));
+        }
         let request = request
             .body(Full::new(body))
             .map_err(|error| Failure::usage(format!("cannot ask for '{path}': {error}")))?;
         let mut connection = match self.connection.take() {
             Some(connection) => connection,
-            None => connect(&self.socket).await?,
+            None => self.way.connect().await?,
         };
         let lost = |error: &dyn std::fmt::Display| {
             let hint = if changes { "; it may have taken the request: look before trying again" } else { "" };
             Failure::unreachable(format!(
                 "the controller at {} did not answer: {error}{hint}",
-                self.socket.display()
+                self.way.shown()
             ))
         };
         let response = match timeout(ANSWER_TIME, connection.send_request(request)).await {
@@ -208,28 +194,6 @@ fn bytes(body: Option<&Value>) -> Bytes {
 /// In seconds: a controller of Muster gives no date.
 fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok().map(Duration::from_secs)
-}
-
-async fn connect(socket: &Path) -> Result<SendRequest<Full<Bytes>>, Failure> {
-    let stream = UnixStream::connect(socket).await.map_err(|error| no_way(socket, &error))?;
-    let (sender, connection) = handshake(TokioIo::new(stream)).await.map_err(|error| {
-        Failure::unreachable(format!("cannot reach the controller at {}: {error}", socket.display()))
-    })?;
-    // The connection's errors also appear in its requests.
-    tokio::spawn(async move { drop(connection.await) });
-    Ok(sender)
-}
-
-/// The reason why there is no connection, and the remedy.
-fn no_way(socket: &Path, error: &std::io::Error) -> Failure {
-    let socket = socket.display();
-    Failure::unreachable(match error.kind() {
-        ErrorKind::PermissionDenied => format!(
-            "cannot reach the controller at {socket}: you may not use its socket, which belongs to root and the group \
-             'muster'; add yourself to that group ('usermod -aG muster YOU', then log in again), or use sudo"
-        ),
-        _ => format!("cannot reach the controller at {socket}: {error}; is muster-controller running?"),
-    })
 }
 
 async fn read(
@@ -272,38 +236,6 @@ mod tests {
             path(["stacks", "a.b", "resources", "x[web-1]/?#%é"]),
             "/v1/stacks/a.b/resources/x%5Bweb-1%5D%2F%3F%23%25%C3%A9"
         );
-    }
-
-    #[test]
-    fn urls() {
-        for (url, exit) in [
-            ("unix:///run/muster/api.sock", None),
-            ("https://controller:8443", Some(Exit::Usage)),
-            ("http://controller", Some(Exit::Usage)),
-            ("unix://relative", Some(Exit::Usage)),
-            ("/run/muster/api.sock", Some(Exit::Usage)),
-            ("", Some(Exit::Usage)),
-        ] {
-            assert_eq!(Client::new(url).err().map(|failure| failure.exit), exit, "{url}");
-        }
-    }
-
-    #[test]
-    fn a_closed_socket_says_what_to_do() {
-        for (kind, wanted) in [
-            (
-                ErrorKind::PermissionDenied,
-                "add yourself to that group ('usermod -aG muster YOU', then log in again), or use sudo",
-            ),
-            (ErrorKind::NotFound, "is muster-controller running?"),
-            (ErrorKind::ConnectionRefused, "is muster-controller running?"),
-        ] {
-            let failure = no_way(Path::new("/run/muster/api.sock"), &kind.into());
-            assert_eq!(failure.exit, Exit::Unreachable);
-            let line = &failure.lines[0];
-            assert!(line.starts_with("cannot reach the controller at /run/muster/api.sock: "), "{line}");
-            assert!(line.ends_with(wanted), "{line}");
-        }
     }
 
     #[test]

@@ -70,6 +70,12 @@ impl Failure {
         Self { exit, lines: vec![message.into()], passing: false, retry_after: None, missing: false }
     }
 
+    /// Says what the failure is about, in front of it.
+    pub fn about(mut self, what: &str) -> Self {
+        self.lines.iter_mut().for_each(|line| *line = format!("{what}: {line}"));
+        self
+    }
+
     /// Writes the lines. A closed stderr is no error, since nobody reads it.
     pub fn report(&self) {
         let mut stderr = std::io::stderr().lock();

@@ -5,6 +5,7 @@
 
 mod audit;
 mod client;
+mod context;
 mod doctor;
 mod drawing;
 mod failure;
@@ -27,7 +28,9 @@ mod template;
 mod topology;
 mod r#type;
 mod usage;
+mod user;
 mod wait;
+mod way;
 mod yaml;
 
 use std::path::PathBuf;
@@ -37,7 +40,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
 use muster_shared::SiteId;
 
-use client::{Client, DEFAULT_URL};
+use client::Client;
 use failure::Failure;
 use output::{Format, Output};
 use stack::StackVerb;
@@ -54,15 +57,10 @@ struct Cli {
     /// Output format
     #[arg(short, long, global = true, value_parser = Output::of_documents(), default_value = "table")]
     output: Output,
-    /// Address of the controller's API
-    #[arg(
-        long,
-        global = true,
-        env = "MUSTER_URL",
-        hide_env_values = true,
-        default_value = DEFAULT_URL
-    )]
-    url: String,
+    /// Address of the controller's API: unix:///PATH, or https://HOST:PORT [default: the context in use, or
+    /// unix:///run/muster/api.sock]
+    #[arg(long, global = true, env = "MUSTER_URL", hide_env_values = true)]
+    url: Option<String>,
     /// Site, where the controller has several; goes before the command [default: the one in its section [controller]]
     #[arg(long, env = "MUSTER_SITE", hide_env_values = true, value_name = "NAME")]
     site: Option<SiteId>,
@@ -100,6 +98,18 @@ enum Noun {
     /// Show the network of bridges and links that intents use
     #[command(subcommand, after_help = "Example:\n  muster topology show")]
     Topology(topology::TopologyVerb),
+    /// Log in to a controller on another machine, with a user's token
+    ///
+    /// The token names the CA of the controller's certificate: no other controller is trusted. It is kept in
+    /// ~/.config/muster/contexts.toml, which nobody else can read. MUSTER_TOKEN goes before it.
+    #[command(after_help = "Example:\n  muster login https://c1.example.org:8443 --token-file anna.token")]
+    Login(context::Login),
+    /// Manage the controllers that you have logged in to
+    #[command(subcommand, after_help = "Example:\n  muster context list")]
+    Context(context::ContextVerb),
+    /// Manage users, who ask over the network
+    #[command(subcommand, after_help = "Example:\n  muster user create anna --role operator")]
+    User(user::UserVerb),
     /// Show who asked for which change, from where, and what was answered
     ///
     /// Rows are written with the change that they tell of. They have names alone, never a value of a parameter. The
@@ -187,18 +197,22 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Noun::Template(verb) => template::run(verb, format),
         Noun::Type(verb) => r#type::run(verb, format),
         Noun::Schema(verb) => schema::run(verb, format),
+        Noun::Context(verb) => context::run(verb, format),
+        Noun::Login(asked) => runtime()?.block_on(context::login(asked)),
         noun => {
-            let mut client = Client::new(&cli.url)?;
+            let (url, way) = context::way(cli.url)?;
+            let mut client = Client::over(way);
             if let Some(site) = cli.site {
                 client = client.at_site(site);
             }
-            tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .map_err(|error| Failure::failed(format!("cannot start: {error}")))?
-                .block_on(talk(noun, &cli.url, &mut client, format))
+            runtime()?.block_on(talk(noun, &url, &mut client, format))
         }
     }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+    let built = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    built.map_err(|error| Failure::failed(format!("cannot start: {error}")))
 }
 
 async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
@@ -212,9 +226,12 @@ async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Res
         Noun::Intent(verb) => intent::run(verb, client, format).await,
         Noun::Restore(verb) => restore::run(verb, client, format).await,
         Noun::Topology(verb) => topology::run(verb, client).await,
+        Noun::User(verb) => user::run(verb, client, format).await,
         Noun::Audit(request) => audit::run(request, client, format).await,
         Noun::Inventory(request) => inventory::run(request, client, format).await,
         Noun::Template(_)
+        | Noun::Login(_)
+        | Noun::Context(_)
         | Noun::Type(_)
         | Noun::Schema(_)
         | Noun::Completion { .. }

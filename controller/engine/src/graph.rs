@@ -12,6 +12,7 @@ use crate::restored::Restored;
 use crate::row::Slot;
 use crate::rows::Rows;
 use crate::stacks::Stacks;
+use crate::user::Users;
 
 pub(crate) struct Graph {
     pub ctx: Context,
@@ -20,6 +21,7 @@ pub(crate) struct Graph {
     pub rows: Rows,
     /// Things that nodes have and a restored store does not know.
     pub restored: Restored,
+    pub users: Users,
 }
 
 impl Graph {
@@ -30,6 +32,7 @@ impl Graph {
             stacks: Stacks::default(),
             rows: Rows::default(),
             restored: Restored::new(config.limits.held_per_node),
+            users: Users::default(),
             ctx: Context::new(config),
         }
     }

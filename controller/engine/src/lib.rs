@@ -113,6 +113,7 @@ mod unhealthy;
 mod unit_restart;
 mod unit_trigger;
 mod unsettled;
+mod user;
 pub mod view;
 mod virtual_resource;
 mod visit;

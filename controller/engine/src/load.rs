@@ -15,7 +15,7 @@ use crate::content::stored_content;
 use crate::engine::{Config, Engine};
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, RolloutSnapshot, StackAction, StackRecord, Status,
-    TokenRecord,
+    TokenRecord, UserRecord,
 };
 use crate::request::{Refusal, Request, Source};
 use crate::restored::{Restored, RestoredRecord};
@@ -40,6 +40,7 @@ pub struct Snapshot {
     pub edges: Vec<(u64, u64)>,
     pub nodes: Vec<NodeRecord>,
     pub tokens: Vec<TokenRecord>,
+    pub users: Vec<UserRecord>,
     pub contents: Vec<ContentDigest>,
     pub flows: FlowSnapshot,
     /// Intents, and the network as agents reported it.
@@ -73,6 +74,9 @@ impl Engine {
         }
         for record in snapshot.tokens {
             engine.traversals.jobs.graph.nodes.tokens.load(record);
+        }
+        for record in snapshot.users {
+            engine.traversals.jobs.graph.users.load(record);
         }
         let mut slots: BTreeMap<u64, Slot> = BTreeMap::new();
         let mut by_stack: BTreeMap<u64, Vec<Slot>> = BTreeMap::new();

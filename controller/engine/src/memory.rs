@@ -13,6 +13,7 @@ use muster_template::Environment;
 
 use crate::record::{
     Change, NodeRecord, ResourceRecord, RolloutSnapshot, StackAction, StackRecord, Status, TokenRecord,
+    UserRecord,
 };
 use crate::restored::RestoredRecord;
 use crate::{EnvironmentText, Snapshot, Source, SourceText};
@@ -30,6 +31,8 @@ pub struct Tables {
     pub edges: BTreeMap<u64, Vec<u64>>,
     pub nodes: BTreeMap<NodeId, NodeRecord>,
     pub tokens: BTreeMap<[u8; 8], TokenRecord>,
+    /// By name.
+    pub users: BTreeMap<String, UserRecord>,
     pub contents: BTreeMap<ContentDigest, Arc<[u8]>>,
     pub flows: FlowSnapshot,
     pub intents: IntentSnapshot,
@@ -84,6 +87,8 @@ impl Tables {
             Change::NodeRemoved(name) => drop(self.nodes.remove(&name)),
             Change::Token(token) => drop(self.tokens.insert(token.token.id, *token)),
             Change::TokenRemoved(id) => drop(self.tokens.remove(&id)),
+            Change::User(user) => drop(self.users.insert(user.name.clone(), *user)),
+            Change::UserRemoved(name) => drop(self.users.remove(&name)),
             Change::Content { digest, bytes } => drop(self.contents.insert(digest, bytes)),
             Change::ContentRemoved(digest) => drop(self.contents.remove(&digest)),
             Change::Flow(change) => self.flows.apply(change),
@@ -126,6 +131,7 @@ impl Tables {
             edges: self.edges.iter().flat_map(|(by, needs)| needs.iter().map(|need| (*by, *need))).collect(),
             nodes: self.nodes.values().cloned().collect(),
             tokens: self.tokens.values().cloned().collect(),
+            users: self.users.values().cloned().collect(),
             contents: self.contents.keys().copied().collect(),
             flows: self.flows.clone(),
             intents: self.intents.clone(),

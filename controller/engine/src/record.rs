@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use muster_api::user::Role;
 use muster_flow::record::FlowChange;
 use muster_intent::record::IntentChange;
 use muster_shared::model::{Action, ContentDigest};
@@ -64,6 +65,9 @@ pub enum Change {
     /// Inserts or replaces.
     Token(Box<TokenRecord>),
     TokenRemoved([u8; 8]),
+    /// Inserts or replaces.
+    User(Box<UserRecord>),
+    UserRemoved(String),
     /// Content that agents fetch.
     Content {
         digest: ContentDigest,
@@ -341,6 +345,17 @@ pub struct EventRecord {
     pub reason: Box<str>,
 }
 
+/// Table `users`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UserRecord {
+    pub name: String,
+    pub role: Role,
+    /// Of the token. The secret itself is not stored.
+    pub secret_hash: [u8; 32],
+    /// Seconds since 1970.
+    pub expires: u64,
+}
+
 /// Table `audit`: a request that changes something, once it is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRecord {
@@ -348,8 +363,8 @@ pub struct AuditRecord {
     pub actor: String,
     /// The way on which the request came.
     pub from: String,
-    /// The words of the command line: `stack update`.
-    pub action: &'static str,
+    /// The words of the command line, `stack update`; or the request's name in the API where it was not let in.
+    pub action: Cow<'static, str>,
     /// What it is about: a stack, a node, …
     pub target: String,
     /// What was asked for, by names; never a value.

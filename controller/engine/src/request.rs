@@ -21,6 +21,7 @@ use muster_template::{Environment, EnvironmentFile, ForeignPolicy, Hook, Policie
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::record::UserRecord;
 use crate::signal::Signal;
 
 /// A parsed and bound template, and its text.
@@ -203,6 +204,14 @@ pub enum Request {
     },
     /// Revokes a join token.
     RevokeToken { id: [u8; 8] },
+    /// Makes a user with a token.
+    NewUser {
+        user: UserRecord,
+        /// The controller's clock in seconds since 1970.
+        wall: u64,
+    },
+    /// Revokes a user: the token counts no more.
+    RevokeUser { name: String },
     /// A server asks to join.
     Join(JoinAsk),
     /// Changes a node's labels.

@@ -213,6 +213,8 @@ impl Engine {
             Request::Unhealthy { stack, resource } => self.traversals.jobs.mark_unhealthy(&stack, &resource),
             Request::NewToken { token, wall } => self.graph_mut().new_token(token, wall),
             Request::RevokeToken { id } => self.graph_mut().revoke_token(id),
+            Request::NewUser { user, wall } => self.graph_mut().new_user(user, wall),
+            Request::RevokeUser { name } => self.graph_mut().revoke_user(name),
             Request::Join(ask) => self.traversals.join(ask),
             Request::LabelNode { node, labels } => self.traversals.jobs.label_node(&node, labels),
             Request::Maintenance { node, on } => self.traversals.jobs.maintain_node(&node, on),

@@ -1,27 +1,78 @@
-//! Who asks. On the socket it is the user of the connected process, as the kernel says.
+//! Who asks, and whether they may. On the socket it is the user of the connected process, as the kernel says; over the
+//! network whoever has a user's token. Decides that a request without a token, or with too small a role, is refused.
 //!
-//! Absent: what the audit says of a request (`driver/audit.rs`), and who may use the socket (`server.rs`).
+//! Absent: which role a request needs (`controller/api/src/route.rs`), which tokens count
+//! (`controller/engine/src/user.rs`), and who may use the socket (`server.rs`).
+
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
+use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use muster_api::route::Operation;
+use muster_api::user::Role;
+use muster_shared::user_token::UserToken;
 use nix::unistd::{Uid, User};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
 use super::Api;
 use super::error::ApiError;
+use super::token::now;
 use crate::driver::Caller;
 
+/// The most characters shown of a name that nobody has checked.
+const CLAIMED_MAX: usize = 64;
+/// The most rows of the audit in a minute for callers whose tokens do not count.
+const NOTED_MAX: u32 = 10;
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// The other end of a connection.
+#[derive(Clone)]
+pub(super) enum Peer {
+    /// A process on this machine: it may use the socket, so it may do everything.
+    Local(Caller),
+    /// Somebody at this address, who has to show a token.
+    Remote(IpAddr),
+}
+
+/// What is asked for, and the role that it needs; with each route.
+#[derive(Clone, Copy)]
+pub(super) struct Needs(pub Operation, pub Role);
+
+/// Whoever asks with a token that does not count. Anybody can do so at any pace: the journal has each, and the audit as
+/// many as it has room for.
+#[derive(Default)]
+pub(super) struct Strangers(Mutex<Option<(Instant, u32)>>);
+
+impl Strangers {
+    fn are_noted(&self) -> bool {
+        self.are_noted_at(Instant::now())
+    }
+
+    fn are_noted_at(&self, now: Instant) -> bool {
+        let mut minute = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, noted) = match &mut *minute {
+            Some(current) if now.saturating_duration_since(current.0) < MINUTE => current,
+            other => other.insert((now, 0)),
+        };
+        *noted += 1;
+        *noted <= NOTED_MAX
+    }
+}
+
 /// The caller at the other end of the socket. A name is looked up, which may take time.
-pub(super) async fn of_socket(stream: &UnixStream) -> Caller {
+pub(super) async fn of_socket(stream: &UnixStream) -> Peer {
     let Ok(peer) = stream.peer_cred() else {
-        return Caller { actor: "unknown".to_owned(), from: "local".to_owned() };
+        return Peer::Local(Caller { actor: "unknown".to_owned(), from: "local".to_owned() });
     };
     let from = peer.pid().map_or_else(|| "local".to_owned(), |pid| format!("local, process {pid}"));
     let uid = Uid::from_raw(peer.uid());
     let known = spawn_blocking(move || User::from_uid(uid).ok().flatten()).await;
     let name = known.ok().flatten().map(|user| user.name);
-    Caller { actor: name.unwrap_or_else(|| format!("uid {uid}")), from }
+    Peer::Local(Caller { actor: name.unwrap_or_else(|| format!("uid {uid}")), from })
 }
 
 impl FromRequestParts<Api> for Api {
@@ -29,9 +80,70 @@ impl FromRequestParts<Api> for Api {
 
     /// The API for whoever asks: what is asked of the driver is in the caller's name.
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        match parts.extensions.get::<Caller>() {
-            Some(caller) => Ok(Api { driver: api.driver.of(caller.clone()), ..api.clone() }),
-            None => Err(ApiError::unavailable("the controller does not know who asks")),
+        let (Some(peer), Some(needs)) = (parts.extensions.get::<Peer>(), parts.extensions.get::<Needs>())
+        else {
+            return Err(ApiError::internal("the controller does not know who asks for what"));
+        };
+        let caller = match peer {
+            Peer::Local(caller) => caller.clone(),
+            Peer::Remote(address) => {
+                let token = bearer(parts).ok_or_else(|| {
+                    ApiError::unauthorized("this needs a user's token: 'muster login', or MUSTER_TOKEN")
+                })?;
+                admitted(api, token, *address, (*needs, parts.uri.path())).await?
+            }
+        };
+        Ok(Api { driver: api.driver.of(caller), ..api.clone() })
+    }
+}
+
+/// The token of the request, if it has one.
+fn bearer(parts: &Parts) -> Option<UserToken> {
+    let text = parts.headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = text.split_once(' ')?;
+    if scheme.eq_ignore_ascii_case("bearer") { token.trim().parse().ok() } else { None }
+}
+
+/// The user with this token, if the role is enough.
+async fn admitted(
+    api: &Api,
+    token: UserToken,
+    address: IpAddr,
+    (Needs(operation, needed), path): (Needs, &str),
+) -> Result<Caller, ApiError> {
+    let (hash, name) = (token.digest(), token.name.clone());
+    let role = api.driver.query(move |site| site.user_role(&token.name, &hash, now())).await?;
+    let role = match role {
+        Ok(role) => role,
+        Err(why) => {
+            let claimed: String = name.chars().take(CLAIMED_MAX).flat_map(char::escape_default).collect();
+            tracing::warn!(user = claimed, %address, "refused: {why}");
+            if api.strangers.are_noted() {
+                let stranger = Caller { actor: format!("unknown ({claimed})"), from: address.to_string() };
+                api.driver.of(stranger).refused(format!("{operation:?}"), path, why);
+            }
+            return Err(ApiError::unauthorized(why));
         }
+    };
+    let caller = Caller { actor: name, from: address.to_string() };
+    if role >= needed {
+        return Ok(caller);
+    }
+    let why = format!("needs role {}: {} has role {}", needed.as_str(), caller.actor, role.as_str());
+    api.driver.of(caller).refused(format!("{operation:?}"), path, &why);
+    Err(ApiError::forbidden(why))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_strangers_are_noted_in_a_minute() {
+        let (strangers, begin) = (Strangers::default(), Instant::now());
+        let noted = |at: Duration| (0..100).filter(|_| strangers.are_noted_at(begin + at)).count();
+        assert_eq!(noted(Duration::ZERO), 10);
+        assert_eq!(noted(Duration::from_secs(59)), 0);
+        assert_eq!(noted(Duration::from_secs(60)), 10);
     }
 }

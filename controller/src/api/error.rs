@@ -35,6 +35,14 @@ impl ApiError {
         Self { class, message: message.into(), errors: Vec::new(), retry_after: None }
     }
 
+    pub(super) fn unauthorized(message: impl Into<String>) -> Self {
+        Self::new(Class::Unauthorized, message)
+    }
+
+    pub(super) fn forbidden(message: impl Into<String>) -> Self {
+        Self::new(Class::Forbidden, message)
+    }
+
     pub(super) fn not_found(message: impl Into<String>) -> Self {
         Self::new(Class::NotFound, message)
     }
@@ -88,6 +96,8 @@ impl From<StoreError> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = match self.class {
+            Class::Unauthorized => StatusCode::UNAUTHORIZED,
+            Class::Forbidden => StatusCode::FORBIDDEN,
             Class::NotFound => StatusCode::NOT_FOUND,
             Class::Conflict => StatusCode::CONFLICT,
             Class::Invalid => StatusCode::BAD_REQUEST,

@@ -27,7 +27,9 @@ mod stack;
 mod stack_watch;
 mod standby;
 mod status;
+mod tls;
 mod token;
+mod user;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,7 +37,7 @@ use std::time::Duration;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{DefaultBodyLimit, Query};
 use axum::routing::{MethodFilter, MethodRouter, on};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use muster_api::openapi;
 use muster_api::route::{Method, Operation, ROUTES, Route};
 use muster_api::site::Version;
@@ -53,6 +55,7 @@ use crate::link::{Health, RefusedPackets};
 use crate::pki::Pki;
 use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
+use caller::{Needs, Strangers};
 use error::ApiError;
 pub use server::{ApiHandle, Socket, SocketError, serve};
 pub use standby::{StandbyConfig, serve_standby};
@@ -98,6 +101,8 @@ pub struct ApiConfig {
     pub template_max: usize,
     /// Rules, groups and meters of a flow file.
     pub flow_rules_max: usize,
+    /// Of the CA of the certificate that the API shows over the network, in users' tokens.
+    pub api_ca: [u8; 32],
     /// Packets of agents that the link did not take.
     pub refused: RefusedPackets,
 }
@@ -113,6 +118,7 @@ struct Api {
     /// KiB of bodies that may still arrive.
     room: Arc<Semaphore>,
     reads: Arc<Semaphore>,
+    strangers: Arc<Strangers>,
     /// The longest wait for a read, or for room.
     patience: Duration,
     /// Changes when the controller stops.
@@ -132,8 +138,20 @@ impl Api {
         let bodies = Arc::new(Semaphore::new(BODIES_MAX));
         let room = Arc::new(Semaphore::new(BODIES_MAX * config.body_max.div_ceil(source::KIB)));
         let (reads, patience) = (Arc::new(Semaphore::new(READS_MAX)), STALL_MAX);
-        let since = OffsetDateTime::now_utc();
-        Self { driver, reader, pki, config: Arc::new(config), bodies, room, reads, patience, stopped, since }
+        let (since, strangers) = (OffsetDateTime::now_utc(), Arc::default());
+        Self {
+            driver,
+            reader,
+            pki,
+            config: Arc::new(config),
+            bodies,
+            room,
+            reads,
+            strangers,
+            patience,
+            stopped,
+            since,
+        }
     }
 
     /// Looks at a stack.
@@ -172,7 +190,8 @@ impl Api {
 
 fn router(api: Api) -> Router {
     let with = |router: Router<Api>, (operation, route): &(Operation, Route)| {
-        router.route(route.path, serving(*operation, filter(route.method)))
+        let needs = Extension(Needs(*operation, route.role));
+        router.route(route.path, serving(*operation, filter(route.method)).layer(needs))
     };
     ROUTES
         .iter()
@@ -197,6 +216,9 @@ fn filter(method: Method) -> MethodFilter {
 /// The handler of each operation.
 fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
     match operation {
+        Operation::CreateUser => on(method, user::create),
+        Operation::ListUsers => on(method, user::list),
+        Operation::RevokeUser => on(method, user::revoke),
         Operation::ListAudit => on(method, audit::list),
         Operation::ListStacks => on(method, stack::list),
         Operation::CreateStack => on(method, stack::create),

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -21,14 +22,16 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
-use tokio::net::UnixListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
+use super::caller::Peer;
 use super::error::ApiError;
-use super::{Api, ApiConfig, caller, router};
+use super::{Api, ApiConfig, caller, router, tls};
 use crate::driver::DriverHandle;
 use crate::pki::Pki;
 use crate::site_name::SiteName;
@@ -38,11 +41,11 @@ use crate::store::Reader;
 /// socket's backlog.
 const CONNECTIONS_MAX: usize = 512;
 /// The time limit for a request's head, and for an idle connection.
-const HEAD_TIME: Duration = Duration::from_secs(30);
+pub(super) const HEAD_TIME: Duration = Duration::from_secs(30);
 /// The time for requests under way when the controller stops.
-const STOP_TIME: Duration = Duration::from_secs(1);
+pub(super) const STOP_TIME: Duration = Duration::from_secs(1);
 /// The pause after the system refused a connection, mostly for want of open files.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The mode: owner and group read and write.
 const MODE: u32 = 0o660;
 /// The group that may use the socket, in addition to root.
@@ -54,6 +57,11 @@ pub enum SocketError {
     /// Another process listens on the socket.
     #[error("another controller listens on {0}: stop it, or give this one another --api-socket")]
     InUse(PathBuf),
+    /// The address cannot be listened on.
+    #[error(
+        "cannot listen on {0} for the API: another program may listen there, or the address is not this machine's"
+    )]
+    Address(SocketAddr, #[source] io::Error),
     /// The path is not a socket, so it must not be replaced.
     #[error("{0} is there and is no socket: remove it, or give another --api-socket")]
     NotASocket(PathBuf),
@@ -85,6 +93,8 @@ struct Open {
     /// Those that answer now.
     routers: BTreeMap<SiteName, Router>,
     listening: Option<Listening>,
+    /// Over the network.
+    remote: Option<Listening>,
 }
 
 struct Listening {
@@ -144,10 +154,7 @@ impl Socket {
         let (running, stopped) = watch::channel(());
         let (path, socket, ending) =
             (self.0.path.clone(), Arc::downgrade(&self.0), EndOfSocket(Arc::clone(&self.0.ended)));
-        let router = Router::new().fallback(async move |request: Request| match socket.upgrade() {
-            Some(shared) => Socket(shared).answer(request).await,
-            None => ApiError::unavailable("the controller is stopping").into_response(),
-        });
+        let router = Self::router(socket);
         let task = self.0.runtime.spawn(async move {
             let _ending = ending;
             accept(&listener, router, stopped).await;
@@ -157,15 +164,47 @@ impl Socket {
         Ok(Listening { running, task })
     }
 
+    /// Finds the site of each request.
+    fn router(socket: Weak<Shared>) -> Router {
+        Router::new().fallback(async move |request: Request| match socket.upgrade() {
+            Some(shared) => Socket(shared).answer(request).await,
+            None => ApiError::unavailable("the controller is stopping").into_response(),
+        })
+    }
+
+    /// Answers at this address as well, over TLS, from now on. Nothing, if it does so already.
+    ///
+    /// # Errors
+    /// [`SocketError::Address`]
+    pub fn listen_at(&self, address: SocketAddr, acceptor: TlsAcceptor) -> Result<(), SocketError> {
+        let mut open = self.lock();
+        if open.remote.is_some() {
+            return Ok(());
+        }
+        let _entered = self.0.runtime.enter();
+        let bound = std::net::TcpListener::bind(address).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            TcpListener::from_std(listener)
+        });
+        let listener = bound.map_err(|error| SocketError::Address(address, error))?;
+        let (running, stopped) = watch::channel(());
+        let router = Self::router(Arc::downgrade(&self.0));
+        let task = self.0.runtime.spawn(tls::accept(listener, acceptor, router, stopped));
+        open.remote = Some(Listening { running, task });
+        Ok(())
+    }
+
     async fn answer(&self, request: Request) -> Response {
         let name = match request.headers().get(SITE).map(|name| name.to_str().unwrap_or_default().parse()) {
             None => SiteName::default(),
             Some(Ok(name)) => name,
             Some(Err(why)) => return ApiError::invalid(why).into_response(),
         };
+        let is_remote = matches!(request.extensions().get::<Peer>(), Some(Peer::Remote(_)));
         let router = self.lock().routers.get(&name).cloned();
         match router {
             Some(router) => router.oneshot(request).await.into_response(),
+            None if is_remote => ApiError::not_found("there is no such site here").into_response(),
             None => self.absent(&name).into_response(),
         }
     }
@@ -188,8 +227,11 @@ impl Socket {
 
     /// Accepts no more requests, gives those under way a moment, and removes the socket.
     pub async fn close(&self) {
-        let listening = self.lock().listening.take();
-        if let Some(Listening { running, task }) = listening {
+        let listening = {
+            let mut open = self.lock();
+            [open.remote.take(), open.listening.take()]
+        };
+        for Listening { running, task } in listening.into_iter().flatten() {
             drop(running);
             // The task fails only if it panicked.
             drop(task.await);
@@ -257,8 +299,8 @@ async fn accept(listener: &UnixListener, router: Router, mut stopped: watch::Rec
         };
         let (router, http, watcher) = (router.clone(), http.clone(), graceful.watcher());
         tokio::spawn(async move {
-            let caller = caller::of_socket(&stream).await;
-            let service = TowerToHyperService::new(router.layer(Extension(caller)));
+            let peer = caller::of_socket(&stream).await;
+            let service = TowerToHyperService::new(router.layer(Extension(peer)));
             let connection = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "a connection to the API broke off");

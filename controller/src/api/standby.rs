@@ -2,11 +2,15 @@
 //!
 //! Absent: what it answers agents (`link/nodes.rs`), and when it takes over (`lease/machine.rs`).
 
+use axum::extract::Request;
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse as _, Response};
 use axum::{Json, Router, routing};
 use muster_api::site::{ControllerView, Role, SiteView, StatusView};
 use muster_shared::SiteId;
 use time::OffsetDateTime;
 
+use super::caller::Peer;
 use super::error::ApiError;
 use super::server::{ApiHandle, Socket, SocketError};
 use super::version;
@@ -45,8 +49,19 @@ pub fn serve_standby(socket: &Socket, config: StandbyConfig) -> Result<ApiHandle
     let router = Router::new()
         .route("/v1/status", routing::get(status))
         .route("/v1/version", routing::get(version))
-        .fallback(elsewhere);
+        .fallback(elsewhere)
+        .layer(from_fn(to_this_machine));
     socket.serve(site, |_| router)
+}
+
+/// A standby knows no users.
+async fn to_this_machine(request: Request, next: Next) -> Response {
+    match request.extensions().get::<Peer>() {
+        Some(Peer::Local(_)) => next.run(request).await,
+        Some(Peer::Remote(_)) | None => {
+            ApiError::unavailable("this controller stands by: ask the active one").into_response()
+        }
+    }
 }
 
 fn status(config: &StandbyConfig, since: OffsetDateTime) -> StatusView {

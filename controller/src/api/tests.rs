@@ -158,6 +158,7 @@ fn config() -> ApiConfig {
         body_max: 64 * 1024,
         template_max: 16 * 1024,
         flow_rules_max: 100,
+        api_ca: [0; 32],
         refused: RefusedPackets::default(),
     }
 }

@@ -117,7 +117,7 @@ pub fn now() -> u64 {
 }
 
 /// A time beyond the calendar is shown as a number; [`check`] refuses such times.
-fn rfc3339(unix: u64) -> String {
+pub fn rfc3339(unix: u64) -> String {
     i64::try_from(unix)
         .ok()
         .and_then(|unix| OffsetDateTime::from_unix_timestamp(unix).ok())

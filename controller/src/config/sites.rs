@@ -59,7 +59,8 @@ impl Settings {
         let mut settings = self.clone();
         let controller = &mut settings.controller;
         controller.data_dir = controller.data_dir.join("sites").join(name.as_str());
-        (controller.listen, controller.addresses) = (listen, addresses);
+        // The address of the API is the process's.
+        (controller.listen, controller.addresses, controller.api) = (listen, addresses, None);
         (settings.site, settings.store.key_file, settings.link) = (name, key_file, link);
         settings
     }

@@ -6,8 +6,10 @@
 //!
 //! Absent: how long rows are kept (`store/audit.rs`), and who a caller is (`api/caller.rs`).
 
+use std::borrow::Cow;
 use std::fmt::Display;
 
+use muster_api::site::Verdict;
 use muster_engine::record::AuditRecord;
 use muster_engine::{Answer, JoinAsk, Refusal, Request};
 use muster_flow::FlowWrite;
@@ -49,8 +51,7 @@ impl Asked {
 
     /// For the journal, and what collects it.
     pub(super) fn log(&self, answer: &Result<Answer, Refusal>) {
-        let AuditRecord { actor, from, action, target, what, result } = self.record(answer);
-        tracing::info!(target: "muster_audit", actor, from, action, target_name = target, what, result);
+        log(&self.record(answer));
     }
 
     /// With its answer.
@@ -67,8 +68,27 @@ impl Asked {
             Ok(_) => (what.clone(), "ok".to_owned()),
             Err(refusal) => (what.clone(), short(format!("refused: {refusal}"))),
         };
-        AuditRecord { actor: actor.clone(), from: from.clone(), action, target: target.clone(), what, result }
+        AuditRecord {
+            actor: actor.clone(),
+            from: from.clone(),
+            action: Cow::Borrowed(action),
+            target: target.clone(),
+            what,
+            result,
+        }
     }
+}
+
+/// Of a caller who was not let in with a request.
+pub(super) fn refused(caller: &Caller, action: String, path: &str, why: &str) -> AuditRecord {
+    let Caller { actor, from } = caller.clone();
+    let (target, result) = (short(path.to_owned()), short(format!("refused: {why}")));
+    AuditRecord { actor, from, action: action.into(), target, what: String::new(), result }
+}
+
+pub(super) fn log(record: &AuditRecord) {
+    let AuditRecord { actor, from, action, target, what, result } = record;
+    tracing::info!(target: "muster_audit", actor, from, %action, of = target, what, result);
 }
 
 /// The words of the command line, what the request is about, and what is asked for. `None`: it changes nothing.
@@ -88,7 +108,7 @@ fn meaning(request: &Request) -> Option<(&'static str, String, String)> {
         }
         Request::Check { name } => row("stack check", name, nothing()),
         Request::Unhealthy { stack, resource } => {
-            row("resource mark-unhealthy", &format!("{stack}/{resource}"), nothing())
+            row("resource unhealthy", &format!("{stack}/{resource}"), nothing())
         }
         Request::Cancel { name } => row("stack cancel", name, nothing()),
         Request::Rollout { name, action, resource } => {
@@ -106,6 +126,10 @@ fn meaning(request: &Request) -> Option<(&'static str, String, String)> {
             row("node token", &TokenId(token.id), format!("for {of}, {} times", token.uses))
         }
         Request::RevokeToken { id } => row("node token-revoke", &TokenId(*id), nothing()),
+        Request::NewUser { user, .. } => {
+            row("user create", &user.name, format!("role {}", user.role.as_str()))
+        }
+        Request::RevokeUser { name } => row("user revoke", name, nothing()),
         Request::Join(JoinAsk { name, agent_version, .. }) => {
             row("join", name, format!("muster-agent {agent_version}"))
         }
@@ -128,18 +152,17 @@ fn meaning(request: &Request) -> Option<(&'static str, String, String)> {
         }
         Request::ReconcileFlows { device, .. } => row("flow reconcile", device, nothing()),
         Request::SubmitIntents { intents } => {
-            row("intent apply", &names(intents.iter().map(|(key, _)| key)), nothing())
+            row("intent submit", &names(intents.iter().map(|(key, _)| key)), nothing())
         }
         Request::WithdrawIntents { keys } => row("intent withdraw", &names(keys), nothing()),
         Request::PurgeIntents { keys } => row("intent purge", &names(keys), nothing()),
         Request::Restored { verdict, ids, node } => {
-            let verdict = format!("{verdict:?}").to_lowercase();
+            let action = match verdict {
+                Verdict::Adopt => "restore adopt",
+                Verdict::Remove => "restore remove",
+            };
             let target = ids.as_ref().map_or_else(|| "all".to_owned(), names);
-            row(
-                "restore",
-                &target,
-                node.as_ref().map_or(verdict.clone(), |node| format!("{verdict} on {node}")),
-            )
+            row(action, &target, node.as_ref().map_or_else(nothing, |node| format!("on {node}")))
         }
         Request::Facts { .. }
         | Request::FlowStats { .. }

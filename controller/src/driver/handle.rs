@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use muster_engine::record::AuditRecord;
 use muster_engine::view::StackView;
 use muster_engine::{Answer, Refusal, Request, View};
 use muster_shared::StackName;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::audit::Caller;
+use super::audit::{self, Caller};
 
 /// Requests that wait for the driver; more are refused as overload.
 const REQUESTS_MAX: usize = 1024;
@@ -32,6 +33,8 @@ pub(super) enum Ask {
         reply: oneshot::Sender<Result<Answer, Refusal>>,
         room: Room,
     },
+    /// A request that did not come so far: the audit tells of it.
+    Refused(Box<AuditRecord>),
     Query(Query),
     Watch(Watcher),
     WatchFlow(u64, oneshot::Sender<()>),
@@ -90,6 +93,13 @@ impl DriverHandle {
     /// [`Refusal::Unavailable`] when it stops or cannot write.
     pub async fn request(&self, request: Request) -> Result<Answer, Refusal> {
         self.request_in(request, None).await
+    }
+
+    /// Notes that the caller was refused, as far as there is room in the audit's queue.
+    pub fn refused(&self, action: String, path: &str, why: &str) {
+        // An overloaded controller has its journal.
+        let record = audit::refused(&self.caller, action, path, why);
+        drop(self.ask(Ask::Refused(Box::new(record))));
     }
 
     /// The same for a request that may be large. `room` stays with it until the driver takes it, also where nobody

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_engine::record::Change;
+use muster_engine::record::{AuditRecord, Change};
 use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source, View};
 use muster_shared::model::{Down, Up};
 use muster_shared::seal::SealPublic;
@@ -16,7 +16,7 @@ use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use muster_template::Tree;
 
 use super::Outbox;
-use super::audit::{Asked, Caller};
+use super::audit::{self, Asked, Caller};
 use super::conversations::{Conversations, Resumed};
 use super::mistake::Mistakes;
 use super::read_only::{PROBE_FIRST, ReadOnly};
@@ -27,6 +27,8 @@ use crate::store::{Failure, Store, StoreError};
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
 /// The time that another program may hold the database while requests wait; afterwards the site is read-only.
 const BUSY_MAX: Duration = Duration::from_secs(30);
+/// Callers that were not let in, noted in one commit.
+const REFUSED_MAX: usize = 100;
 /// Results of a turn, for the waiting requests.
 #[derive(Debug, Default)]
 pub struct TurnResults {
@@ -53,6 +55,7 @@ struct Commit {
     /// The store took the first change: it cannot be taken back.
     is_taken: bool,
     seen: Vec<NodeId>,
+    refused: Vec<AuditRecord>,
     /// Effects to carry out once the commit is durable.
     effects: Vec<Effect>,
     ended: Vec<(StackName, u64)>,
@@ -68,6 +71,8 @@ pub struct Turns<S, O> {
     next_id: u64,
     /// Requests that are not answered, and what the audit says of them.
     open: BTreeMap<u64, Option<Asked>>,
+    /// Of callers who were not let in, for the next commit.
+    refused: Vec<AuditRecord>,
     conversations: Conversations,
     /// The nodes that may connect, as it is durable.
     admitted: Admitted,
@@ -105,6 +110,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             make_config: Box::new(make_config),
             next_id: 0,
             open: BTreeMap::new(),
+            refused: Vec::new(),
             conversations: Conversations::default(),
             admitted: Admitted::default(),
             seen: BTreeSet::new(),
@@ -233,6 +239,14 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         Ok(self.next_id)
     }
 
+    /// Notes a caller who was not let in. Where nothing can be written, the journal has it.
+    pub fn refused(&mut self, record: AuditRecord) {
+        audit::log(&record);
+        if self.read_only.is_none() && self.refused.len() < REFUSED_MAX {
+            self.refused.push(record);
+        }
+    }
+
     /// A node is connected; one that was revoked since it was admitted is disconnected.
     pub fn connected(&mut self, now: MonoTime, node: NodeId, connection: u64) {
         self.conversations.connected(node.clone(), connection);
@@ -303,6 +317,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     fn next_commit(&mut self) -> Box<Commit> {
         let mut commit =
             Commit { seen: std::mem::take(&mut self.seen).into_iter().collect(), ..Commit::default() };
+        commit.refused = std::mem::take(&mut self.refused);
         commit.first = commit.next(&mut self.engine, &self.open);
         Box::new(commit)
     }
@@ -423,6 +438,9 @@ impl Commit {
     /// The next change; what has to wait for the commit is kept. An answer has a row of the audit, if its request is
     /// in `open` with one.
     fn next(&mut self, engine: &mut Engine, open: &BTreeMap<u64, Option<Asked>>) -> Option<Change> {
+        if let Some(record) = self.refused.pop() {
+            return Some(Change::Audit(Box::new(record)));
+        }
         loop {
             match engine.poll_effect()? {
                 Effect::Persist(change) => {

@@ -22,7 +22,7 @@ pub(super) mod metered;
 mod room;
 mod session;
 pub(super) mod stream;
-pub(super) mod tls;
+pub mod tls;
 
 use std::io;
 use std::net::SocketAddr;

@@ -9,7 +9,7 @@ use muster_controller::config::Settings;
 use muster_controller::driver::{self, Driver, DriverInbox};
 use muster_controller::lease::{Ended, Term};
 use muster_controller::link::intake::{Feed, Intake};
-use muster_controller::link::{Common, LinkHandle, ReadContent};
+use muster_controller::link::{Common, LinkHandle, ReadContent, direct};
 use muster_controller::pki::Pki;
 use muster_controller::random::random;
 use muster_controller::store::{Database, Reader};
@@ -84,9 +84,14 @@ impl Active<'_> {
             body_max: settings.limits.api_body,
             template_max: settings.limits.template,
             flow_rules_max: settings.limits.flow_rules,
+            api_ca: pki.fingerprint(),
             refused: self.common.refused.clone(),
         };
         let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
+        if let Some(address) = settings.controller.api {
+            let acceptor = direct::tls::acceptor(Arc::clone(&pki), Vec::new()).context("TLS of the API")?;
+            process.socket.listen_at(address, acceptor)?;
+        }
         tracing::info!(site = %pki.site(), name = %settings.site, link = link.shown, api = %settings.controller.api_socket.display(), "ready");
         let endpoint = link.handle.clone();
         #[cfg(debug_assertions)]

@@ -33,7 +33,7 @@ pub(super) fn put(db: &Db, record: &AuditRecord, now: &str, bounds: &Bounds) -> 
     db.prepare(
         "INSERT INTO audit SELECT coalesce(max(number), 0) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM audit",
     )?
-    .execute(values![now, actor, from, action, target, what, result])?;
+    .execute(values![now, actor, from, &**action, target, what, result])?;
     if let Some(kept_from) = kept_from(now, bounds.audit_days) {
         // The newest row stays: its number is where the next one goes on.
         db.prepare(
@@ -91,7 +91,7 @@ mod tests {
         AuditRecord {
             actor: actor.to_owned(),
             from: "local".to_owned(),
-            action: "stack create",
+            action: "stack create".into(),
             target: target.to_owned(),
             what: String::new(),
             result: "ok".to_owned(),

@@ -68,6 +68,7 @@ pub(super) fn load(store: &mut Database) -> Result<Snapshot, StoreError> {
         }
         Ok(())
     })?;
+    snapshot.users = super::user::load(db)?;
     db.each("SELECT name, digest FROM contents", values![], |row| {
         let (name, sealed): (_, Vec<u8>) = (row.get(0)?, row.get(1)?);
         snapshot.contents.push(ContentDigest(digest_of(&key, &name, &sealed)?));

@@ -28,6 +28,7 @@ mod shared_keys;
 mod sql;
 mod steady;
 mod text;
+mod user;
 mod write;
 
 pub use audit::AuditQuery;

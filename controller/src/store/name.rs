@@ -22,6 +22,8 @@ pub(super) fn name(change: &Change) -> String {
         Change::NodeRemoved(name) => format!("removal of node '{name}'"),
         Change::Token(_) => "a join token".to_owned(),
         Change::TokenRemoved(_) => "removal of a join token".to_owned(),
+        Change::User(user) => format!("user '{}'", user.name),
+        Change::UserRemoved(name) => format!("removal of user '{name}'"),
         Change::Content { digest, .. } => format!("content {}", short(&digest.0)),
         Change::ContentRemoved(digest) => format!("removal of content {}", short(&digest.0)),
         Change::Event(event) => format!("event {} of stack {}", event.number, event.stack),

@@ -158,6 +158,14 @@ CREATE TABLE tokens (
     rate        TEXT            -- such as 30/m; null: nodes join as fast as they come
 );
 
+-- Who may ask over the network.
+CREATE TABLE users (
+    name        TEXT COLLATE "C" PRIMARY KEY,
+    role        TEXT NOT NULL,        -- viewer, operator, admin
+    secret_hash BYTEA NOT NULL,
+    expires     BIGINT NOT NULL       -- seconds since 1970
+);
+
 CREATE TABLE contents (
     name   BYTEA PRIMARY KEY,  -- keyed hash of the content's digest
     digest BYTEA NOT NULL      -- sealed

@@ -155,6 +155,14 @@ CREATE TABLE tokens (
     rate        TEXT                  -- such as 30/m; null: nodes join as fast as they come
 ) WITHOUT ROWID;
 
+-- Who may ask over the network.
+CREATE TABLE users (
+    name        TEXT PRIMARY KEY,
+    role        TEXT NOT NULL,        -- viewer, operator, admin
+    secret_hash BLOB NOT NULL,
+    expires     INTEGER NOT NULL       -- seconds since 1970
+) WITHOUT ROWID;
+
 CREATE TABLE contents (
     name   BLOB PRIMARY KEY,          -- keyed hash of the content's digest
     digest BLOB NOT NULL              -- sealed

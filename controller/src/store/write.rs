@@ -120,6 +120,8 @@ pub(super) fn apply(
         Change::TokenRemoved(id) => {
             db.execute("DELETE FROM tokens WHERE id = ?1", values![hex(id)])?;
         }
+        Change::User(user) => super::user::put(db, user)?,
+        Change::UserRemoved(name) => super::user::remove(db, name)?,
         Change::Content { digest, bytes } => put_content(db, key, &digest.0, bytes)?,
         Change::ContentRemoved(digest) => remove_content(db, key, &digest.0)?,
         Change::Event(event) => put_event(db, event, now, bounds)?,

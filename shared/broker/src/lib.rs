@@ -12,7 +12,6 @@
 //! (`shared/src/segment.rs`).
 
 mod error;
-mod tls;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +28,7 @@ use rustls::ClientConfig;
 use tokio::time::timeout;
 
 pub use error::BrokerError;
-pub use tls::{Root, Shown, Trust, client_config, look_config};
+pub use muster_tls::{Root, Shown, Trust, client_config, look_config};
 
 /// For TCP, TLS and MQTT's own greeting with one address.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);

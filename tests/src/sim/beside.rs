@@ -153,6 +153,7 @@ fn told(snapshot: &Snapshot) -> BTreeMap<String, String> {
     snapshot.resources.iter().for_each(|row| tell(format!("row {}", row.id), &timeless(row)));
     snapshot.nodes.iter().for_each(|node| tell(format!("node {}", node.name), node));
     snapshot.tokens.iter().for_each(|token| tell(format!("token {:?}", token.token.id), token));
+    snapshot.users.iter().for_each(|user| tell(format!("user {}", user.name), user));
     snapshot.contents.iter().for_each(|digest| tell(format!("content {digest:?}"), &()));
     let (mut edges, flows, intents) = (snapshot.edges.clone(), &snapshot.flows, &snapshot.intents);
     edges.sort_unstable();

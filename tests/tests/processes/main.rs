@@ -44,5 +44,6 @@ mod sites;
 mod stalls;
 mod standbys;
 mod topology;
+mod users;
 mod watching;
 mod withdrawn;

@@ -15,7 +15,7 @@ use muster_api::site::{AgentCounts, Role, StatusView};
 use muster_shared::finding::Finding;
 use tokio::task::spawn_blocking;
 
-use crate::client::DEFAULT_URL;
+use crate::context::DEFAULT_URL;
 use settings::{DEFAULT_FILE, Outcome, Settings};
 
 /// What the controller said of itself, as far as its machine's checks need it.

@@ -14,7 +14,11 @@ use assert_cmd::Command;
 /// `muster` with arguments, without what the environment says of controllers.
 fn muster(arguments: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_muster"));
-    command.env_remove("MUSTER_URL").args(arguments.split_whitespace());
+    command
+        .env_remove("MUSTER_URL")
+        .env_remove("MUSTER_TOKEN")
+        .env("XDG_CONFIG_HOME", "/nonexistent")
+        .args(arguments.split_whitespace());
     command
 }
 

@@ -106,14 +106,18 @@ fn a_token_is_for_a_name_or_says_that_it_is_for_any() {
 }
 
 #[test]
-fn other_places_than_a_socket_are_refused() {
-    for url in ["https://controller:8443", "http://x", "nonsense"] {
+fn other_places_are_refused_and_another_machine_needs_a_token() {
+    for url in ["https://controller:port", "http://x", "nonsense"] {
         let (code, _, stderr) = outcome(muster("stack list --url").arg(url));
         assert_eq!(code, Some(2), "{url}");
         assert!(stderr.starts_with(&format!("error: --url '{url}': ")), "{stderr}");
     }
     let (code, _, stderr) = outcome(muster("stack list").env("MUSTER_URL", "https://x"));
     assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("muster login https://x"), "{stderr}");
+    let (code, _, stderr) = outcome(muster("stack list --url https://x").env("MUSTER_TOKEN", "a-secret"));
+    assert_eq!(code, Some(2), "{stderr}");
+    assert!(stderr.contains("MUSTER_TOKEN") && !stderr.contains("a-secret"), "{stderr}");
 }
 
 #[test]

@@ -174,6 +174,8 @@ impl Shared {
             | Change::Edges { .. }
             | Change::Token(_)
             | Change::TokenRemoved(_)
+            | Change::User(_)
+            | Change::UserRemoved(_)
             | Change::Content { .. }
             | Change::ContentRemoved(_)
             | Change::Restored(_)

@@ -1,0 +1,69 @@
+//! `muster user …`: users of the API over the network. Sets how long a token is valid where nothing is said.
+//!
+//! Absent: what each role may do (`controller/api/src/route.rs`).
+
+use clap::{Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
+use hyper::Method;
+use muster_api::user::{CreateUser, Role, UserCreated, UserRow};
+use serde_json::json;
+
+use crate::client::{Client, path};
+use crate::failure::Failure;
+use crate::output::{Column, Format, cell, document, table, view};
+use crate::span;
+
+/// Verbs.
+#[derive(Subcommand)]
+pub enum UserVerb {
+    /// Make a user, and print the token on stdout: it is shown this once
+    #[command(after_help = "Example:\n  muster user create anna --role operator\n  \
+                            muster user create grafana --role viewer --ttl 365d > grafana.token")]
+    Create {
+        /// 1 to 64 lower-case letters, digits, '-', '_', '.' and '@'
+        name: String,
+        /// What the user may do: see, change, or manage users as well
+        #[arg(long, value_parser = PossibleValuesParser::new(Role::NAMES.map(|(name, _)| name)).map(|name| role(&name)))]
+        role: Role,
+        /// Time for which the token is valid
+        #[arg(long, value_name = "TIME", default_value = "90d", value_parser = span::within(1..=span::YEAR))]
+        ttl: u64,
+    },
+    /// List users
+    #[command(after_help = "Example:\n  muster user list")]
+    List,
+    /// Revoke a user: the token counts no more
+    #[command(after_help = "Example:\n  muster user revoke anna")]
+    Revoke {
+        /// Name of the user
+        name: String,
+    },
+}
+
+const COLUMNS: [Column<UserRow>; 3] = [
+    ("NAME", |user| cell(&user.name)),
+    ("ROLE", |user| cell(&user.role)),
+    ("EXPIRES", |user| cell(&user.expires)),
+];
+
+/// Does it.
+pub async fn run(verb: UserVerb, client: &mut Client, format: Format) -> Result<(), Failure> {
+    match verb {
+        UserVerb::Create { name, role, ttl } => {
+            let body = json!(CreateUser { name, role, ttl });
+            let answer = client.send(Method::POST, &path(["users"]), Some(&body)).await?;
+            view(format, &answer, |created: &UserCreated| format!("{}\n", created.token))
+        }
+        UserVerb::List => {
+            let list = client.get(&path(["users"])).await?;
+            view(format, &list, |users: &Vec<UserRow>| table(&COLUMNS, users))
+        }
+        UserVerb::Revoke { name } => {
+            let answer = client.send(Method::DELETE, &path(["users", &name]), None).await?;
+            document(format, &answer, |_| format!("user {name} is revoked\n"))
+        }
+    }
+}
+
+fn role(name: &str) -> Role {
+    Role::NAMES.into_iter().find(|(known, _)| *known == name).map_or(Role::Viewer, |(_, role)| role)
+}

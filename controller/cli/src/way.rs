@@ -1,0 +1,209 @@
+//! The way to a controller: its socket on this machine, or TLS to another one with a user's token. Decides which URLs
+//! there are, and which controller is trusted: one whose certificate is of the CA that the token names.
+//!
+//! Absent: where the URL and the token come from (`context.rs`).
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::rt::{Read, Write};
+use hyper_util::rt::TokioIo;
+use muster_shared::user_token::UserToken;
+use muster_tls::{Root, Trust, client_config};
+use rustls::pki_types::ServerName;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use crate::failure::Failure;
+
+/// The port of the API over the network, where the URL has none.
+const PORT: u16 = 8443;
+/// The time for a connection, with its handshake.
+const CONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// A connection's sending end.
+pub type Sender = SendRequest<Full<Bytes>>;
+
+/// How a controller is reached.
+#[derive(Clone)]
+pub enum Way {
+    /// This machine's.
+    Socket(PathBuf),
+    /// Another machine's.
+    Tls(Remote),
+}
+
+/// A controller on another machine.
+#[derive(Clone)]
+pub struct Remote {
+    host: String,
+    port: u16,
+    token: UserToken,
+}
+
+impl Way {
+    /// The way that a URL names.
+    pub fn new(url: &str, token: Option<UserToken>) -> Result<Self, Failure> {
+        match url.split_once("://") {
+            Some(("unix", path)) if path.starts_with('/') => Ok(Self::Socket(PathBuf::from(path))),
+            Some(("https", rest)) => {
+                let (host, port) = address(rest).ok_or_else(|| {
+                    Failure::usage(format!("--url '{url}': want https://HOST or https://HOST:PORT"))
+                })?;
+                let token = token.ok_or_else(|| {
+                    Failure::usage(format!(
+                        "{url} needs a user's token: muster login {url}, or the token in MUSTER_TOKEN"
+                    ))
+                })?;
+                Ok(Self::Tls(Remote { host, port, token }))
+            }
+            _ => Err(Failure::usage(format!(
+                "--url '{url}': want unix:///PATH/OF/SOCKET or https://HOST:PORT"
+            ))),
+        }
+    }
+
+    /// The user's token, where one is needed.
+    pub fn token(&self) -> Option<&UserToken> {
+        match self {
+            Self::Socket(_) => None,
+            Self::Tls(remote) => Some(&remote.token),
+        }
+    }
+
+    /// For messages.
+    pub fn shown(&self) -> String {
+        match self {
+            Self::Socket(path) => path.display().to_string(),
+            Self::Tls(Remote { host, port, .. }) => format!("{host}:{port}"),
+        }
+    }
+
+    pub async fn connect(&self) -> Result<Sender, Failure> {
+        match self {
+            Self::Socket(path) => {
+                let stream = UnixStream::connect(path).await.map_err(|error| no_socket(path, &error))?;
+                self.over(TokioIo::new(stream)).await
+            }
+            Self::Tls(remote) => match timeout(CONNECT_TIME, remote.connect()).await {
+                Ok(Ok(stream)) => self.over(TokioIo::new(stream)).await,
+                Ok(Err(error)) => Err(Failure::unreachable(remote.no_way(&error))),
+                Err(_elapsed) => Err(Failure::unreachable(format!(
+                    "cannot reach the controller at {}: no connection within {} s",
+                    self.shown(),
+                    CONNECT_TIME.as_secs()
+                ))),
+            },
+        }
+    }
+
+    async fn over(&self, stream: impl Read + Write + Unpin + Send + 'static) -> Result<Sender, Failure> {
+        let (sender, connection) = handshake(stream).await.map_err(|error| {
+            Failure::unreachable(format!("cannot reach the controller at {}: {error}", self.shown()))
+        })?;
+        // The connection's errors also appear in its requests.
+        tokio::spawn(async move { drop(connection.await) });
+        Ok(sender)
+    }
+}
+
+impl Remote {
+    async fn connect(&self) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+        let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        let trust = Trust::Controller(Root::Fingerprint(self.token.ca_fingerprint));
+        let config = client_config(trust, None).map_err(std::io::Error::other)?;
+        let name = ServerName::try_from(self.host.clone()).map_err(std::io::Error::other)?;
+        TlsConnector::from(Arc::new(config)).connect(name, stream).await
+    }
+
+    fn no_way(&self, error: &std::io::Error) -> String {
+        let Self { host, port, .. } = self;
+        let hint = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+            Some(rustls::Error::InvalidCertificate(_)) => {
+                "; what answers there is not the controller that the token is for"
+            }
+            Some(_) => "",
+            None => "; is controller.api set there, and no firewall between?",
+        };
+        format!("cannot reach the controller at {host}:{port}: {error}{hint}")
+    }
+}
+
+/// Host and port; a path is refused.
+fn address(text: &str) -> Option<(String, u16)> {
+    let text = text.strip_suffix('/').unwrap_or(text);
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => (host, port.parse().ok()?),
+        _ => (text, PORT),
+    };
+    let host = host.strip_prefix('[').map_or(host, |host| host.strip_suffix(']').unwrap_or(host));
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '_');
+    (!host.is_empty() && host.chars().all(fits)).then(|| (host.to_owned(), port))
+}
+
+/// The reason why there is no connection, and the remedy.
+fn no_socket(socket: &Path, error: &std::io::Error) -> Failure {
+    let socket = socket.display();
+    Failure::unreachable(match error.kind() {
+        ErrorKind::PermissionDenied => format!(
+            "cannot reach the controller at {socket}: you may not use its socket, which belongs to root and the group \
+             'muster'; add yourself to that group ('usermod -aG muster YOU', then log in again), or use sudo"
+        ),
+        _ => format!("cannot reach the controller at {socket}: {error}; is muster-controller running?"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+
+    #[test]
+    fn urls() {
+        let token = || Some(UserToken { name: "anna".into(), ca_fingerprint: [0; 32], secret: [0; 32] });
+        for (url, shown) in [
+            ("unix:///run/muster/api.sock", Ok("/run/muster/api.sock")),
+            ("https://c1.example.org", Ok("c1.example.org:8443")),
+            ("https://c1:9000/", Ok("c1:9000")),
+            ("https://[2001:db8::1]:9000", Ok("2001:db8::1:9000")),
+            ("https://[2001:db8::1]", Ok("2001:db8::1:8443")),
+            ("https://192.0.2.1", Ok("192.0.2.1:8443")),
+            ("https://c1/path", Err(Exit::Usage)),
+            ("https://", Err(Exit::Usage)),
+            ("https://c1:port", Err(Exit::Usage)),
+            ("http://c1", Err(Exit::Usage)),
+            ("unix://relative", Err(Exit::Usage)),
+            ("/run/muster/api.sock", Err(Exit::Usage)),
+            ("", Err(Exit::Usage)),
+        ] {
+            let way = Way::new(url, token()).map(|way| way.shown()).map_err(|failure| failure.exit);
+            assert_eq!(way, shown.map(ToOwned::to_owned), "{url}");
+        }
+        let failure = Way::new("https://c1", None).err().unwrap();
+        assert!(failure.lines[0].contains("muster login https://c1"), "{:?}", failure.lines);
+    }
+
+    #[test]
+    fn a_closed_socket_says_what_to_do() {
+        for (kind, wanted) in [
+            (
+                ErrorKind::PermissionDenied,
+                "add yourself to that group ('usermod -aG muster YOU', then log in again), or use sudo",
+            ),
+            (ErrorKind::NotFound, "is muster-controller running?"),
+            (ErrorKind::ConnectionRefused, "is muster-controller running?"),
+        ] {
+            let failure = no_socket(Path::new("/run/muster/api.sock"), &kind.into());
+            assert_eq!(failure.exit, Exit::Unreachable);
+            let line = &failure.lines[0];
+            assert!(line.starts_with("cannot reach the controller at /run/muster/api.sock: "), "{line}");
+            assert!(line.ends_with(wanted), "{line}");
+        }
+    }
+}

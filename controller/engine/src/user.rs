@@ -1,0 +1,133 @@
+//! Users of the site: who may ask for what over the network. Decides which tokens count, and that each user has one.
+//!
+//! Absent: which request needs which role (`controller/api/src/route.rs`), and for how long a token is valid
+//! (`controller/src/api/user.rs`).
+
+use std::collections::BTreeMap;
+
+use muster_api::user::{Role, UserRow};
+
+use crate::graph::Graph;
+use crate::record::{Change, UserRecord};
+use crate::request::{Answer, Refusal};
+use crate::view::View;
+
+/// The most users of a site.
+const USERS_MAX: usize = 10_000;
+/// The most characters of a user's name.
+const NAME_MAX: usize = 64;
+
+#[derive(Debug, Default)]
+pub(crate) struct Users {
+    by_name: BTreeMap<String, UserRecord>,
+}
+
+impl Users {
+    pub fn load(&mut self, record: UserRecord) {
+        self.by_name.insert(record.name.clone(), record);
+    }
+
+    /// Whether such a user can be made.
+    fn check(&self, user: &UserRecord, wall: u64) -> Result<(), Refusal> {
+        let fits =
+            |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | '@');
+        let name = &user.name;
+        if !(1..=NAME_MAX).contains(&name.len()) || !name.chars().all(fits) {
+            let shown: String = name.chars().take(NAME_MAX).flat_map(char::escape_default).collect();
+            return Err(Refusal::Invalid(format!(
+                "'{shown}' is no name of a user: want 1 to {NAME_MAX} lower-case letters, digits, '-', '_', '.' and '@'"
+            )));
+        }
+        match self.by_name.get(name) {
+            Some(there) if wall <= there.expires => Err(Refusal::Conflict(format!(
+                "there is a user '{name}' already: revoke it first (muster user revoke {name})"
+            ))),
+            None if self.by_name.len() >= USERS_MAX => {
+                Err(Refusal::Conflict(format!("there are {USERS_MAX} users: revoke some")))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// The role of whoever has this secret.
+    fn role(&self, name: &str, secret_hash: &[u8; 32], wall: u64) -> Result<Role, &'static str> {
+        match self.by_name.get(name).filter(|user| user.secret_hash == *secret_hash) {
+            Some(user) if wall <= user.expires => Ok(user.role),
+            Some(_) => Err("the token has expired: ask an admin for a new one"),
+            None => Err("the token is unknown or revoked: ask an admin for a new one"),
+        }
+    }
+}
+
+impl Graph {
+    /// `wall` is the controller's clock, in seconds since 1970.
+    pub(crate) fn new_user(&mut self, user: UserRecord, wall: u64) -> Result<Answer, Refusal> {
+        self.users.check(&user, wall)?;
+        self.users.load(user.clone());
+        self.ctx.change(Change::User(Box::new(user)));
+        Ok(Answer::Done)
+    }
+
+    pub(crate) fn revoke_user(&mut self, name: String) -> Result<Answer, Refusal> {
+        if self.users.by_name.remove(&name).is_none() {
+            let shown: String = name.chars().take(NAME_MAX).flat_map(char::escape_default).collect();
+            return Err(Refusal::NotFound(format!("no user '{shown}': see 'muster user list'")));
+        }
+        self.ctx.change(Change::UserRemoved(name));
+        Ok(Answer::Done)
+    }
+}
+
+impl View<'_> {
+    /// All users, by name. `expires` is for whoever keeps the calendar: seconds since 1970 with each.
+    pub fn users(&self) -> Vec<(UserRow, u64)> {
+        let row = |user: &UserRecord| {
+            (UserRow { name: user.name.clone(), role: user.role, expires: String::new() }, user.expires)
+        };
+        self.graph.users.by_name.values().map(row).collect()
+    }
+
+    /// The role of a user whose token has this hash; `wall` in seconds since 1970.
+    ///
+    /// # Errors
+    /// The token does not count, for this reason.
+    pub fn user_role(&self, name: &str, secret_hash: &[u8; 32], wall: u64) -> Result<Role, &'static str> {
+        self.graph.users.role(name, secret_hash, wall)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn user(name: &str, secret: u8, expires: u64) -> UserRecord {
+        UserRecord { name: name.to_owned(), role: Role::Operator, secret_hash: [secret; 32], expires }
+    }
+
+    #[test]
+    fn a_token_counts_for_its_user_until_it_expires() {
+        let mut users = Users::default();
+        users.load(user("anna", 1, 100));
+        for (name, secret, wall, role) in [
+            ("anna", 1, 100, Some(Role::Operator)),
+            ("anna", 1, 101, None),
+            ("anna", 2, 100, None),
+            ("ben", 1, 100, None),
+            ("", 1, 100, None),
+        ] {
+            assert_eq!(users.role(name, &[secret; 32], wall).ok(), role, "{name} {secret} {wall}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_taken_until_its_token_has_expired() {
+        let mut users = Users::default();
+        users.load(user("anna", 1, 100));
+        assert!(matches!(users.check(&user("anna", 2, 200), 100), Err(Refusal::Conflict(_))));
+        assert!(users.check(&user("anna", 2, 200), 101).is_ok());
+        for name in ["", "Anna", "a b", "a\n", "é", &"a".repeat(65)] {
+            assert!(matches!(users.check(&user(name, 1, 1), 0), Err(Refusal::Invalid(_))), "{name:?}");
+        }
+        assert!(users.check(&user("anna.b-c_d@example.org", 1, 1), 0).is_ok());
+    }
+}

@@ -1,0 +1,50 @@
+//! Users: made, listed, revoked. Decides how long a token may be valid. A secret is made here, shown once, and stored
+//! nowhere.
+//!
+//! Absent: what a user may be called, and which tokens count (`controller/engine/src/user.rs`); who may do what
+//! (`caller.rs`).
+
+use axum::Json;
+use axum::body::Body;
+use axum::extract::Path;
+use axum::http::StatusCode;
+use muster_api::user::{CreateUser, UserCreated, UserRevoked, UserRow};
+use muster_engine::Request;
+use muster_engine::record::UserRecord;
+use muster_shared::user_token::UserToken;
+
+use super::error::ApiError;
+use super::token::{now, rfc3339};
+use super::{Api, source};
+use crate::random::{NoRandom, random};
+
+/// A year: who works here longer gets another token.
+const TTL_MAX: u64 = 365 * 86_400;
+
+/// POST /v1/users
+pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<UserCreated>), ApiError> {
+    let CreateUser { name, role, ttl } = source::json(&api, body).await?;
+    if !(1..=TTL_MAX).contains(&ttl) {
+        return Err(ApiError::invalid(format!("a user's token is good for 1 to {TTL_MAX} s")));
+    }
+    let secret = random().map_err(|error: NoRandom| ApiError::internal(error.to_string()))?;
+    let token = UserToken { name: name.clone(), ca_fingerprint: api.config.api_ca, secret };
+    let expires = now() + ttl;
+    let user = UserRecord { name: name.clone(), role, secret_hash: token.digest(), expires };
+    api.driver.request(Request::NewUser { user, wall: now() }).await?;
+    let created = UserCreated { name, token: token.to_string(), expires: rfc3339(expires) };
+    Ok((StatusCode::CREATED, Json(created)))
+}
+
+/// GET /v1/users
+pub async fn list(api: Api) -> Result<Json<Vec<UserRow>>, ApiError> {
+    let users = api.driver.query(|site| site.users()).await?;
+    let row = |(row, expires)| UserRow { expires: rfc3339(expires), ..row };
+    Ok(Json(users.into_iter().map(row).collect()))
+}
+
+/// DELETE /v1/users/{user}
+pub async fn revoke(api: Api, Path(name): Path<String>) -> Result<Json<UserRevoked>, ApiError> {
+    api.driver.request(Request::RevokeUser { name: name.clone() }).await?;
+    Ok(Json(UserRevoked { name }))
+}

@@ -1,0 +1,174 @@
+//! Users with roles work from another machine; whoever has no token, a wrong one, or too small a role is refused, and
+//! the audit tells who asked.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use muster_testbed::{Namespace, Ran, Running, command};
+use muster_tests::site::{Site, binary};
+use serde_json::Value;
+
+const TEMPLATE: &str = "heat_template_version: 2018-08-31\noutputs: {said: {value: hello}}\n";
+
+/// Somebody's account on another machine than the controller.
+struct Desk<'a> {
+    machine: &'a Namespace,
+    home: PathBuf,
+}
+
+impl<'a> Desk<'a> {
+    fn new(machine: &'a Namespace, site: &Site, name: &str) -> Self {
+        let home = site.path().join(format!("home-{name}"));
+        fs::create_dir(&home).unwrap();
+        Self { machine, home }
+    }
+
+    fn muster_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
+        let mut muster = command(Some(self.machine), binary("muster"));
+        for unset in ["MUSTER_URL", "MUSTER_TOKEN", "MUSTER_SITE", "XDG_CONFIG_HOME"] {
+            muster.env_remove(unset);
+        }
+        muster.env("HOME", &self.home).envs(variables.iter().copied()).args(arguments);
+        Running::start(muster).finish()
+    }
+
+    fn muster(&self, arguments: &[&str]) -> Ran {
+        self.muster_with(&[], arguments)
+    }
+
+    fn json(&self, arguments: &[&str]) -> Value {
+        let ran = self.muster(&[arguments, &["-o", "json"]].concat()).expect(0);
+        serde_json::from_str(&ran.stdout).unwrap()
+    }
+
+    fn file(&self, name: &str, text: &str) -> String {
+        let path = self.home.join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+}
+
+fn names(list: &Value) -> Vec<&str> {
+    list.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect()
+}
+
+/// No file below holds the text.
+fn is_nowhere(text: &str, folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            is_nowhere(text, &path);
+        } else if path.is_file() {
+            let bytes = fs::read(&path).unwrap();
+            let found = bytes.windows(text.len()).any(|part| part == text.as_bytes());
+            assert!(!found, "{}", path.display());
+        }
+    }
+}
+
+#[test]
+fn users_with_roles_work_from_another_machine() {
+    let mut site = Site::in_namespace();
+    let url = format!("https://{}:8443", Namespace::HUB);
+    site.configure(&format!("[controller]\napi = '{}:8443'\n", Namespace::HUB));
+    site.kill();
+    site.restart();
+    let machine = site.hub().server(9);
+    let token = |name: &str, role: &str| -> String {
+        site.ok(&["user", "create", name, "--role", role]).trim().to_owned()
+    };
+    let (anna, vera, ada) = (token("anna", "operator"), token("vera", "viewer"), token("ada", "admin"));
+    site.muster(&["user", "create", "anna", "--role", "viewer"]).refused(1, &["anna", "muster user revoke"]);
+    site.muster(&["user", "create", "Anna", "--role", "viewer"]).refused(2, &["Anna", "lower-case"]);
+    site.muster(&["user", "create", "x", "--role", "king"]).refused(2, &["operator"]);
+
+    // An operator changes stacks.
+    let desk = Desk::new(&machine, &site, "anna");
+    desk.muster(&["--url", &url, "status"]).refused(2, &["muster login"]);
+    desk.muster(&["login", &url, "--token-file", &desk.file("token", &anna)]).expect(0);
+    assert_eq!(desk.json(&["context", "list"])[0]["user"], "anna");
+    let template = desk.file("web.yaml", TEMPLATE);
+    desk.muster(&["stack", "create", "web", "-t", &template, "--wait"]).expect(0);
+    assert_eq!(names(&desk.json(&["stack", "list"])), ["web"]);
+    desk.muster(&["user", "list"]).refused(1, &["needs role admin"]);
+    desk.muster(&["user", "create", "mallory", "--role", "admin"]).refused(1, &["needs role admin"]);
+
+    // A viewer sees them.
+    let viewer = Desk::new(&machine, &site, "vera");
+    viewer.muster_with(&[("MUSTER_TOKEN", &vera)], &["login", &url]).expect(0);
+    assert_eq!(names(&viewer.json(&["stack", "list"])), ["web"]);
+    viewer.muster(&["stack", "delete", "web"]).refused(1, &["needs role operator", "vera"]);
+    viewer.muster(&["node", "token", "--name", "web-1"]).refused(1, &["needs role operator"]);
+    assert_eq!(names(&viewer.json(&["stack", "list"])), ["web"], "nothing was changed");
+
+    // An admin makes users from there, and revokes them.
+    let admin = Desk::new(&machine, &site, "ada");
+    admin.muster_with(&[("MUSTER_TOKEN", &ada)], &["login", &url]).expect(0);
+    let eve = admin.muster(&["user", "create", "eve", "--role", "operator", "--ttl", "1h"]).expect(0).stdout;
+    assert_eq!(names(&admin.json(&["user", "list"])), ["ada", "anna", "eve", "vera"]);
+    let third = Desk::new(&machine, &site, "eve");
+    third.muster_with(&[("MUSTER_TOKEN", &eve)], &["--url", &url, "stack", "list"]).expect(0);
+    admin.muster(&["user", "revoke", "eve"]).expect(0);
+    admin.muster(&["user", "revoke", "eve"]).refused(1, &["no user 'eve'"]);
+    third
+        .muster_with(&[("MUSTER_TOKEN", &eve)], &["--url", &url, "stack", "list"])
+        .refused(1, &["unknown or revoked"]);
+    third
+        .muster_with(&[("MUSTER_TOKEN", "x")], &["--url", &url, "stack", "list"])
+        .refused(2, &["no user's token"]);
+
+    // A token of another site does not speak to this one.
+    let other = Site::start();
+    let foreign = other.ok(&["user", "create", "anna", "--role", "admin"]);
+    third
+        .muster_with(&[("MUSTER_TOKEN", &foreign)], &["--url", &url, "stack", "list"])
+        .refused(4, &["not the controller that the token is for"]);
+
+    // Tokens count after a restart as before. The store knows none of them.
+    site.kill();
+    site.restart();
+    desk.muster(&["stack", "delete", "web", "--wait"]).expect(0);
+    let rows = site.json(&["audit"]);
+    let told = |actor: &str, action: &str| {
+        let of = |row: &&Value| row["actor"] == actor && row["action"] == action;
+        let row = rows.as_array().unwrap().iter().find(of);
+        row.unwrap_or_else(|| panic!("no '{action}' of {actor}: {rows:#}"))
+    };
+    assert_eq!(told("anna", "stack create")["from"], "10.77.0.9");
+    assert_eq!(told("anna", "stack delete")["result"], "ok");
+    assert_eq!(told("vera", "DeleteStack")["target"], "/v1/stacks/web");
+    let refused = told("vera", "DeleteStack")["result"].as_str().unwrap();
+    assert!(refused.starts_with("refused: needs role operator"), "{refused}");
+    assert_eq!(told("ada", "user create")["target"], "eve");
+    let refused = told("unknown (eve)", "ListStacks")["result"].as_str().unwrap();
+    assert!(refused.contains("unknown or revoked"), "{refused}");
+    let secret = anna.rsplit('.').next().unwrap();
+    is_nowhere(secret, site.database().parent().unwrap());
+    assert!(!site.controller.log().contains(secret));
+}
+
+/// Every request of the API needs a token, but those that say what the API is.
+#[test]
+fn without_a_token_there_is_nothing_to_see() {
+    let mut site = Site::in_namespace();
+    site.configure(&format!("[controller]\napi = '{}:8443'\n", Namespace::HUB));
+    site.kill();
+    site.restart();
+    let machine = site.hub().server(9);
+    let mut open = Vec::new();
+    for (operation, route) in muster_api::route::ROUTES {
+        let method = format!("{:?}", route.method).to_uppercase();
+        for header in ["x: y", "authorization: Bearer muster-user.anna.AAAA", "authorization: Basic cm9vdDo="]
+        {
+            let mut curl = command(Some(&machine), "curl");
+            curl.args(["-sk", "-o", "/dev/null", "-w", "%{http_code}", "-X", &method, "-H", header]);
+            curl.arg(format!("https://{}:8443{}", Namespace::HUB, route.path.replace(['{', '}'], "")));
+            let status = Running::start(curl).finish().expect(0).stdout;
+            if status != "401" {
+                open.push(format!("{operation:?} {status}"));
+            }
+        }
+    }
+    open.dedup();
+    assert_eq!(open, ["ShowVersion 200", "Describe 200"]);
+}

@@ -53,6 +53,13 @@ pub struct Client {
     connection: Option<Sender>,
 }
 
+/// As it came.
+struct Answered {
+    status: StatusCode,
+    body: Bytes,
+    retry_after: Option<Duration>,
+}
+
 /// The path of a request: `/v1`, then these segments, each escaped.
 pub fn path<const N: usize>(segments: [&str; N]) -> String {
     segments.iter().fold("/v1".to_owned(), |path, segment| path + "/" + &escaped(segment))
@@ -104,6 +111,19 @@ impl Client {
         self.send_bytes(method, path, JSON, bytes(body)).await
     }
 
+    /// GET of a text, once.
+    pub async fn get_text(&mut self, path: &str) -> Result<String, Failure> {
+        let Answered { status, body, retry_after } =
+            self.exchange(Method::GET, path, JSON, Bytes::new()).await?;
+        if status.is_success() {
+            return Ok(String::from_utf8_lossy(&body).into_owned());
+        }
+        Err(answer(status, &body).map_or_else(
+            |failure| Failure { retry_after, ..failure },
+            |_| Failure::failed(format!("the controller answered {status}")),
+        ))
+    }
+
     /// Asks a busy controller again.
     async fn send_patiently(
         &mut self,
@@ -148,6 +168,17 @@ impl Client {
         kind: &'static str,
         body: Bytes,
     ) -> Result<Value, Failure> {
+        let Answered { status, body, retry_after } = self.exchange(method, path, kind, body).await?;
+        answer(status, &body).map_err(|failure| Failure { retry_after, ..failure })
+    }
+
+    async fn exchange(
+        &mut self,
+        method: Method,
+        path: &str,
+        kind: &'static str,
+        body: Bytes,
+    ) -> Result<Answered, Failure> {
         let changes = method != Method::GET;
         let mut request =
             Request::builder().method(method).uri(path).header(HOST, "muster").header(CONTENT_TYPE, kind);
@@ -183,7 +214,7 @@ impl Client {
             Err(elapsed) => return Err(lost(&elapsed)),
         };
         self.connection = Some(connection);
-        answer(status, &body).map_err(|failure| Failure { retry_after, ..failure })
+        Ok(Answered { status, body, retry_after })
     }
 }
 

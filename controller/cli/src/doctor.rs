@@ -5,7 +5,7 @@
 //!
 //! Absent: how findings are shown (`shared/src/finding.rs`), and checks on a server (`agent/src/doctor.rs`).
 
-mod machine;
+pub mod machine;
 mod nodes;
 mod sample;
 mod site;
@@ -50,12 +50,18 @@ pub struct Doctor {
 
 /// Does it. Errors among the findings make the command fail.
 pub async fn run(doctor: Doctor, url: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
-    let Examined { mut findings, seen } = examine(client).await;
-    findings.extend(machine::check(doctor.config, url, seen).await);
+    let findings = findings(doctor.config, url, client).await;
     let failed = finding::has_error(&findings);
     document(format, &json!(findings), |_| finding::table(&findings))?;
     // The findings say it all.
     if failed { Err(Failure { lines: Vec::new(), ..Failure::failed("") }) } else { Ok(()) }
+}
+
+/// All findings about the site and, with these settings, this machine.
+pub async fn findings(config: Option<PathBuf>, url: &str, client: &mut Client) -> Vec<Finding> {
+    let Examined { mut findings, seen } = examine(client).await;
+    findings.extend(machine::check(config, url, seen).await);
+    findings
 }
 
 /// What the API gave.

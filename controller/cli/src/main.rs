@@ -24,6 +24,7 @@ mod source;
 mod span;
 mod stack;
 mod status;
+mod support_bundle;
 mod template;
 mod topology;
 mod r#type;
@@ -77,6 +78,16 @@ enum Noun {
     /// 'muster-agent doctor' looks at that server. Exit code 1 if there is an error, 0 if there are warnings only.
     #[command(after_help = "Example:\n  muster doctor\n  muster doctor -o json")]
     Doctor(doctor::Doctor),
+    /// Write a file for somebody who helps: what the site and this machine say, without secrets
+    ///
+    /// The command lists what goes into the file, and asks before it writes: version, status, findings of 'muster
+    /// doctor', nodes, stacks, failures, events and graphs of stacks that failed, drift, intents, flow devices and
+    /// metrics; on the controller's machine its settings and the journal of its unit. Templates, parameters and
+    /// outputs are left out; passwords, tokens and keys are masked in the rest. A .tar.gz, mode 0600.
+    #[command(
+        after_help = "Example:\n  muster support-bundle muster.tar.gz\n  muster support-bundle muster.tar.gz --yes"
+    )]
+    SupportBundle(support_bundle::SupportBundle),
     /// Manage servers and their join tokens
     #[command(subcommand, after_help = "Example:\n  muster node list")]
     Node(node::NodeVerb),
@@ -219,6 +230,7 @@ async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Res
     match noun {
         Noun::Status => status::run(client, format).await,
         Noun::Doctor(doctor) => doctor::run(doctor, url, client, format).await,
+        Noun::SupportBundle(asked) => support_bundle::run(asked, url, client, format).await,
         Noun::Node(verb) => node::run(verb, client, format).await,
         Noun::Stack(verb) => stack::run(verb, client, format).await,
         Noun::Resource(verb) => resource::run(verb, client, format).await,

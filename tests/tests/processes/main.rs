@@ -43,6 +43,8 @@ mod signals;
 mod sites;
 mod stalls;
 mod standbys;
+mod support_bundle;
+mod terminal;
 mod topology;
 mod users;
 mod watching;

@@ -6,7 +6,7 @@ mod clock;
 mod directory;
 mod firewall;
 mod listener;
-mod program;
+pub mod program;
 mod settings;
 
 use std::path::PathBuf;
@@ -16,7 +16,8 @@ use muster_shared::finding::Finding;
 use tokio::task::spawn_blocking;
 
 use crate::context::DEFAULT_URL;
-use settings::{DEFAULT_FILE, Outcome, Settings};
+pub use settings::DEFAULT_FILE;
+use settings::{Outcome, Settings};
 
 /// What the controller said of itself, as far as its machine's checks need it.
 #[derive(Clone, Copy, Debug)]

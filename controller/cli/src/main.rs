@@ -26,6 +26,7 @@ mod stack;
 mod status;
 mod support_bundle;
 mod template;
+mod top;
 mod topology;
 mod r#type;
 mod usage;
@@ -72,6 +73,13 @@ enum Noun {
     /// Show the controller, the agents, and what waits for an operator
     #[command(after_help = "Example:\n  muster status\n  muster status -o json")]
     Status,
+    /// Show the site at work, on a terminal, until q is pressed
+    ///
+    /// Nodes by state, operations and rollouts under way, the nodes that take longest, and what is wrong. ? shows the
+    /// keys. The view asks the controller every 2 s, with as many requests for 10,000 nodes as for 10. NO_COLOR is
+    /// obeyed. Without a terminal, use 'muster status'.
+    #[command(after_help = "Example:\n  muster top")]
+    Top,
     /// Say what is wrong with the site, and what to do; changes nothing
     ///
     /// On the controller's machine, its data directory, clock, port and firewall are looked at as well. On a server,
@@ -229,6 +237,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Result<(), Failure> {
     match noun {
         Noun::Status => status::run(client, format).await,
+        Noun::Top => top::run(client, format).await,
         Noun::Doctor(doctor) => doctor::run(doctor, url, client, format).await,
         Noun::SupportBundle(asked) => support_bundle::run(asked, url, client, format).await,
         Noun::Node(verb) => node::run(verb, client, format).await,

@@ -45,6 +45,7 @@ mod stalls;
 mod standbys;
 mod support_bundle;
 mod terminal;
+mod top;
 mod topology;
 mod users;
 mod watching;

@@ -58,6 +58,16 @@ impl Terminal {
         self.keys.flush().unwrap();
     }
 
+    /// Sends the command a signal: `TERM`.
+    pub fn signal(&self, name: &str) {
+        let id = eventually("the command says its id", || {
+            let shown = self.shown();
+            let (id, _) = shown.split_once("process ")?.1.split_once('.')?;
+            id.parse::<u32>().ok()
+        });
+        assert!(Command::new("kill").args(["-s", name, &id.to_string()]).status().unwrap().success());
+    }
+
     /// The exit code of the command, and all that was shown.
     pub fn finish(mut self) -> (i32, String) {
         let status = eventually("the command ends", || self.child.try_wait().unwrap());

@@ -108,16 +108,16 @@ impl Jobs {
         let content = stored(&job);
         let accepted = Accepted { order, job };
         let older = if follows {
-            self.ledger.edit(resource, |entry| entry.next.replace(accepted))
+            [self.ledger.edit(resource, |entry| entry.next.replace(accepted)), None]
         } else {
             self.leave_queue(resource, content, turn);
             self.runs.insert(resource, Run::new(Phase::Accepting));
-            self.ledger.edit(resource, |entry| entry.current.replace(accepted))
+            // After a restart a job may wait behind one that had begun and is to begin again: neither runs any more.
+            self.ledger.edit(resource, |entry| [entry.next.take(), entry.current.replace(accepted)])
         };
         // Needs no record: if this is lost, the older job's next delivery gets the same answer.
-        if let Some(older) = older.map(|older| older.job.key())
-            && older.generation != key.generation
-        {
+        let older = older.into_iter().flatten().map(|older| older.job.key());
+        for older in older.filter(|older| older.generation != key.generation) {
             self.report(Report { key: older, outcome: Outcome::Superseded { by: key.generation } }, turn);
         }
         self.ledger.write(resource, After::Accepted(key), turn.effects);
@@ -129,8 +129,8 @@ impl Jobs {
     /// deadline at a turn, and those that came meanwhile are not behind all of its tries.
     fn place(&self, job: &Job, follows: bool) -> Option<Order> {
         let entry = self.ledger.get(job.resource)?;
-        let earlier = if follows { &entry.next } else { &entry.current };
-        let earlier = earlier.as_ref().filter(|accepted| accepted.job.generation == job.generation);
+        let earlier = entry.next.as_ref().or(entry.current.as_ref().filter(|_| !follows));
+        let earlier = earlier.filter(|accepted| accepted.job.generation == job.generation);
         earlier.map(|accepted| accepted.order)
     }
 

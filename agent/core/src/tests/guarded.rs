@@ -447,3 +447,33 @@ proptest! {
         play(&steps);
     }
 }
+
+/// The agent ends while a job of the resource runs and another waits behind it. Started anew it runs neither, once a newer
+/// one is there.
+#[test]
+fn what_waits_behind_a_job_that_begins_again_goes_with_it() {
+    use Step::*;
+    let create = |n| Deliver { n, action: Action::Create };
+    play(&[
+        create(2),
+        Write,
+        Captured,
+        create(2),
+        create(1),
+        Write,
+        Write,
+        Guarded { fails: false },
+        Write,
+        Crash,
+        Restored { fails: false },
+        Connect,
+        create(1),
+        Write,
+        Write,
+        Crash,
+        create(1),
+        create(1),
+        create(2),
+        Withdraw { ago: 1 },
+    ]);
+}

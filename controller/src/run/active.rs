@@ -89,7 +89,8 @@ impl Active<'_> {
         };
         let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
         if let Some(address) = settings.controller.api {
-            let acceptor = direct::tls::acceptor(Arc::clone(&pki), Vec::new()).context("TLS of the API")?;
+            let acceptor = direct::tls::acceptor(Arc::clone(&pki), links::certificate_names(settings))
+                .context("TLS of the API")?;
             process.socket.listen_at(address, acceptor)?;
         }
         tracing::info!(site = %pki.site(), name = %settings.site, link = link.shown, api = %settings.controller.api_socket.display(), "ready");

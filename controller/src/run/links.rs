@@ -127,7 +127,7 @@ async fn listen(
 }
 
 /// The hosts in `controller.addresses`.
-fn certificate_names(settings: &Settings) -> Vec<String> {
+pub fn certificate_names(settings: &Settings) -> Vec<String> {
     let host =
         |address: &String| address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host).to_owned();
     settings.controller.addresses.iter().map(host).collect()

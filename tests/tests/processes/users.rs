@@ -70,7 +70,8 @@ fn is_nowhere(text: &str, folder: &Path) {
 fn users_with_roles_work_from_another_machine() {
     let mut site = Site::in_namespace();
     let url = format!("https://{}:8443", Namespace::HUB);
-    site.configure(&format!("[controller]\napi = '{}:8443'\n", Namespace::HUB));
+    let hub = Namespace::HUB;
+    site.configure(&format!("[controller]\napi = '{hub}:8443'\naddresses = ['{hub}:8883']\n"));
     site.kill();
     site.restart();
     let machine = site.hub().server(9);
@@ -92,6 +93,19 @@ fn users_with_roles_work_from_another_machine() {
     assert_eq!(names(&desk.json(&["stack", "list"])), ["web"]);
     desk.muster(&["user", "list"]).refused(1, &["needs role admin"]);
     desk.muster(&["user", "create", "mallory", "--role", "admin"]).refused(1, &["needs role admin"]);
+
+    // Another client knows the CA and the name.
+    let mut curl = command(Some(&machine), "curl");
+    curl.args([
+        "-sf",
+        "--cacert",
+        site.ca().to_str().unwrap(),
+        "-H",
+        &format!("Authorization: Bearer {anna}"),
+    ]);
+    curl.arg(format!("{url}/v1/status"));
+    let status = Running::start(curl).finish().expect(0);
+    assert!(status.stdout.contains("\"role\":\"active\""), "{}", status.stdout);
 
     // A viewer sees them.
     let viewer = Desk::new(&machine, &site, "vera");

@@ -72,7 +72,7 @@ impl Identity {
         Ok(Arc::new(client_config(self.trust(), Some(own))?))
     }
 
-    /// Which servers this node takes for its controller, or for the brokers in between.
+    /// The servers that this node takes for its controller, or for the brokers in between.
     pub fn trust(&self) -> Trust {
         match &self.broker {
             Some(broker) => Trust::Broker(broker.ca_fingerprint),

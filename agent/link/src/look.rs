@@ -57,9 +57,9 @@ pub enum Reached {
 pub enum Distrust {
     /// The CA that this node knows did not sign it.
     OtherIssuer,
-    /// It is not valid now; what the clocks say.
+    /// The certificate is not valid now; the text says what the clocks do.
     Clock(String),
-    /// It is a broker's, for another name.
+    /// The certificate is a broker's, for another name.
     OtherName,
     Other(String),
 }

@@ -12,7 +12,7 @@ use crate::link_state::LinkState;
 
 const CHECK: &str = "agent";
 
-/// What was seen.
+/// The facts that this check collects.
 #[derive(Clone, Debug)]
 enum Facts {
     /// Nothing runs with this state directory.

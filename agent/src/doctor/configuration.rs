@@ -12,7 +12,7 @@ use crate::settings::DEFAULT_FILE;
 
 const CHECK: &str = "configuration";
 
-/// What was seen.
+/// The facts that this check collects.
 #[derive(Clone, Debug)]
 pub struct Facts {
     path: PathBuf,

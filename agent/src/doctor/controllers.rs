@@ -24,7 +24,7 @@ const RESOLVE_WITHIN: Duration = Duration::from_secs(5);
 /// The numbers of one name that are looked at.
 const NUMBERS_MAX: usize = 8;
 
-/// What was seen of one address.
+/// The facts of one address.
 #[derive(Clone, Debug)]
 struct Facts {
     address: String,

@@ -16,7 +16,7 @@ const MODULES: [(&str, &str); 3] = [("8021q", "VLANs"), ("bonding", "bonds"), ("
 /// The lists of modules: a distribution's have less than 1 MiB.
 const LIST_MAX: u64 = 16 * 1024 * 1024;
 
-/// What was seen.
+/// The facts that this check collects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Facts {
     release: String,

@@ -18,7 +18,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Restarts on its own since it was last started by hand: one may be an upgrade of a library, several are a fault.
 const RESTARTS_MAX: u32 = 3;
 
-/// What was seen.
+/// The facts that this check collects.
 #[derive(Clone, Debug)]
 struct Facts {
     unit: Unit,

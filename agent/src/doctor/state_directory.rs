@@ -20,7 +20,7 @@ const CHECK: &str = "state_directory";
 /// Fewer bytes than the reserve for removals, and no job can be recorded; a network document may need some.
 const NEEDS: Needs = Needs { least: 1024 * 1024, few: 64 * 1024 * 1024 };
 
-/// What was seen.
+/// The facts that this check collects.
 #[derive(Clone, Debug)]
 struct Facts {
     path: PathBuf,

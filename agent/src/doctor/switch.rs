@@ -17,7 +17,7 @@ pub enum Need {
     Document,
 }
 
-/// What was seen.
+/// The facts that this check collects.
 #[derive(Clone, Debug)]
 struct Facts {
     need: Need,

@@ -12,7 +12,7 @@ use super::{NetError, Network, chain, mapped};
 /// Network managers beside Muster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Disputed {
-    /// Those that run here.
+    /// The managers that run here.
     pub running: Vec<&'static str>,
     /// Links of Muster's that one of them still configures: the manager and the link.
     pub holders: Vec<(&'static str, String)>,
@@ -21,7 +21,7 @@ pub struct Disputed {
 }
 
 impl Network {
-    /// Who configures the links of these documents besides Muster. Nobody is told anything.
+    /// The managers that configure the links of these documents besides Muster. This tells them nothing.
     ///
     /// # Errors
     /// The kernel does not list its links, or a mapping does not fit them.

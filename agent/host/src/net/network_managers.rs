@@ -158,7 +158,7 @@ impl NetworkManagers {
         ManagerKind::ALL.into_iter().filter(|who| self.is_here(*who)).map(ManagerKind::name).collect()
     }
 
-    /// Which running manager still configures which of these links (by the kernel's number). A link for which
+    /// The running managers that still configure these links (by the kernel's number), each with its link. A link for which
     /// systemd-networkd leases addresses is not among them.
     pub async fn managing(&self, links: &BTreeMap<u32, String>) -> Vec<(&'static str, String)> {
         let mut found = Vec::new();

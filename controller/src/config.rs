@@ -108,6 +108,8 @@ pub struct Limits {
     pub database_bytes: u64,
     /// Days that the audit is kept; 0 for ever.
     pub audit_days: u32,
+    /// Newest rows of the audit that are kept.
+    pub audit_rows: u64,
 }
 
 /// `[log]`
@@ -167,6 +169,7 @@ impl Default for Limits {
             events_kept: Bounds::default().events,
             database_bytes: Bounds::default().bytes,
             audit_days: Bounds::default().audit_days,
+            audit_rows: Bounds::default().audit_rows,
         }
     }
 }
@@ -233,6 +236,7 @@ impl Settings {
         anyhow::ensure!(limits.flow_rules > 0, "limits.flow_rules must be at least 1");
         anyhow::ensure!(limits.revisions_kept > 0, "limits.revisions_kept must be at least 1");
         anyhow::ensure!(limits.events_kept > 0, "limits.events_kept must be at least 1");
+        anyhow::ensure!(limits.audit_rows > 0, "limits.audit_rows must be at least 1");
         anyhow::ensure!(
             limits.database_bytes == 0 || limits.database_bytes >= DATABASE_MIN,
             "limits.database_bytes must be 0, or at least {DATABASE_MIN}"
@@ -285,6 +289,7 @@ impl Settings {
             events: self.limits.events_kept,
             bytes: self.limits.database_bytes,
             audit_days: self.limits.audit_days,
+            audit_rows: self.limits.audit_rows,
         }
     }
 

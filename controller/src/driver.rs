@@ -106,6 +106,11 @@ impl Waiter {
     }
 }
 
+/// Seconds since 1970.
+fn wall() -> u64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
 /// The loop and its state.
 pub struct Driver<S, O> {
     turns: Turns<S, O>,
@@ -236,7 +241,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 self.request(&caller, *request, Waiter::Operator(reply));
                 drop(room);
             }
-            Ask::Refused(record) => self.turns.refused(*record),
+            Ask::NotLetIn(who) => self.turns.not_let_in(self.now(), &who),
             Ask::Query(look) => {
                 self.turns.pass(self.now());
                 self.queries.push(look);
@@ -262,6 +267,14 @@ impl<S: Store, O: Outbox> Driver<S, O> {
 
     fn request(&mut self, caller: &Caller, request: Request, waiter: Waiter) {
         let now = self.now();
+        // The token counted when the request came. Its body may have come a minute later.
+        let stands = caller
+            .token
+            .as_ref()
+            .map_or(Ok(()), |hash| self.turns.view().user_role(&caller.actor, hash, wall()).map(drop));
+        if let Err(why) = stands {
+            return waiter.tell(Err(Refusal::Conflict(why.to_owned())));
+        }
         match self.turns.request(now, Some(caller), request) {
             Ok(id) => drop(self.waiters.insert(id, waiter)),
             Err(refusal) => waiter.tell(Err(refusal)),
@@ -277,8 +290,6 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                 self.turns.received(now, &node, connection, messages);
             }
             LinkEvent::Join { ask, reply } => {
-                let wall =
-                    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
                 let ask = JoinAsk {
                     token_id: ask.token_id.0,
                     secret: ask.secret,
@@ -286,9 +297,9 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     seal_public: ask.seal_public,
                     agent_version: ask.agent_version,
                     moves: ask.moves,
-                    wall: wall.as_secs(),
+                    wall: wall(),
                 };
-                let caller = Caller { actor: "a server".to_owned(), from: "link".to_owned() };
+                let caller = Caller { actor: "a server".to_owned(), from: "link".to_owned(), token: None };
                 self.request(&caller, Request::Join(ask), Waiter::Joiner(reply));
             }
         }

@@ -97,6 +97,11 @@ impl Route {
         Self { answer: Content::Text(what), ..self }
     }
 
+    /// It changes nothing, whatever its method is.
+    const fn for_viewers(self) -> Self {
+        Self { role: Role::Viewer, ..self }
+    }
+
     /// For admins alone.
     const fn for_admins(self) -> Self {
         Self { role: Role::Admin, ..self }
@@ -155,7 +160,7 @@ routes! {
     SteerRollout: post("/v1/stacks/{stack}/rollout", "Pauses, resumes, promotes or aborts rollouts")
         .takes::<SteerRollout>().answers::<StackView>();
     PreviewStack: post("/v1/stacks/{stack}/preview", "Says what an update or a creation would do; changes nothing")
-        .takes::<UpdateStack>().answers::<PreviewView>();
+        .takes::<UpdateStack>().answers::<PreviewView>().for_viewers();
     CheckStack: post("/v1/stacks/{stack}/check", "Compares every resource with what is there")
         .answers::<Begun>().with(202);
     WatchStack: get("/v1/stacks/{stack}/watch", "Shows a stack as soon as it is not as it is known to be")
@@ -228,7 +233,7 @@ routes! {
     PurgeIntent: delete("/v1/intents/{key}", "Forgets an intent").answers::<IntentsTaken>();
     WithdrawIntent: post("/v1/intents/{key}/withdraw", "Withdraws an intent").answers::<IntentsTaken>();
     WatchIntents: post("/v1/watch/intents", "Says how intents stand as soon as nothing of them is under way")
-        .query::<query::WatchIntents>().takes::<IntentKeys>().answers::<IntentsWatched>();
+        .query::<query::WatchIntents>().takes::<IntentKeys>().answers::<IntentsWatched>().for_viewers();
     ShowTopology: get("/v1/topology", "Shows the network").query::<query::Topology>().answers::<TopologyView>();
     ShowStatus: get("/v1/status", "Shows the site at a glance").answers::<StatusView>();
     ListHeld: get("/v1/restore", "Lists what agents hold and a restored store does not know")

@@ -2,6 +2,9 @@
 //!
 //! Absent: which request needs which role (`route.rs`), and which tokens count (`controller/engine/src/user.rs`).
 
+use std::fmt;
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +15,9 @@ pub enum Role {
     /// Sees everything but secrets.
     #[default]
     Viewer,
-    /// Changes stacks, nodes, flows and intents.
+    /// Changes stacks, nodes, flows and intents, and makes join tokens.
     Operator,
-    /// Makes and revokes users and join tokens.
+    /// Makes, lists and revokes users.
     Admin,
 }
 
@@ -33,6 +36,20 @@ impl Role {
     }
 }
 
+/// The text names no role.
+#[derive(Debug, thiserror::Error)]
+#[error("'{0}' is no role: want viewer, operator or admin")]
+pub struct NoRole(String);
+
+impl FromStr for Role {
+    type Err = NoRole;
+
+    fn from_str(text: &str) -> Result<Self, NoRole> {
+        let known = Role::NAMES.into_iter().find(|(name, _)| *name == text);
+        known.map(|(_, role)| role).ok_or_else(|| NoRole(text.to_owned()))
+    }
+}
+
 /// POST /v1/users
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -46,7 +63,7 @@ pub struct CreateUser {
 }
 
 /// A user that was made. The token is shown this once.
-#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct UserCreated {
     /// Whose token it is.
@@ -55,6 +72,16 @@ pub struct UserCreated {
     pub token: String,
     /// RFC 3339 UTC.
     pub expires: String,
+}
+
+impl fmt::Debug for UserCreated {
+    /// Without the token.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UserCreated")
+            .field("name", &self.name)
+            .field("expires", &self.expires)
+            .finish_non_exhaustive()
+    }
 }
 
 /// A user in a list.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use muster_api::site::AuditRow;
 use serde_json::Value;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, escaped, path};
 use crate::failure::Failure;
@@ -32,7 +32,7 @@ const COLUMNS: [Column<AuditRow>; 7] = [
 /// `audit`
 #[derive(Args)]
 pub struct Audit {
-    /// Print new rows as they come, one line each
+    /// Print new rows as they come, one line each; with --since, those from then on first
     #[arg(long)]
     follow: bool,
     /// Begin at this time: 2026-11-28T10:00:00Z, or 90s, 5m, 1h, 2d ago
@@ -43,14 +43,33 @@ pub struct Audit {
     user: Option<String>,
 }
 
+/// Where rows begin.
+#[derive(Clone)]
+enum Begin {
+    /// With the first that is kept.
+    First,
+    /// So long before now.
+    Age(u64),
+    /// At a time, as it was written.
+    Time(String),
+}
+
 impl Audit {
-    /// The rows after a number.
-    fn after(&self, number: u64) -> String {
-        let mut at = format!("{}?after={number}", path(["audit"]));
+    fn begin(&self) -> Begin {
         match self.since.as_deref().map(|since| (since, span::seconds(since))) {
-            Some((_, Ok(age))) => at += &format!("&age={age}"),
-            Some((since, Err(_))) => at += &format!("&since={}", escaped(since)),
-            None => {}
+            Some((_, Ok(age))) => Begin::Age(age),
+            Some((since, Err(_))) => Begin::Time(since.to_owned()),
+            None => Begin::First,
+        }
+    }
+
+    /// The rows after a number.
+    fn after(&self, number: u64, begin: &Begin) -> String {
+        let mut at = format!("{}?after={number}", path(["audit"]));
+        match begin {
+            Begin::First => {}
+            Begin::Age(age) => at += &format!("&age={age}"),
+            Begin::Time(since) => at += &format!("&since={}", escaped(since)),
         }
         if let Some(user) = &self.user {
             at += &format!("&user={}", escaped(user));
@@ -66,7 +85,7 @@ pub async fn run(asked: Audit, client: &mut Client, format: Format) -> Result<()
     }
     let (mut list, mut after) = (List::new(format, &COLUMNS), 0);
     loop {
-        let rows = rows(client.get(&asked.after(after)).await?)?;
+        let rows = rows(client.get(&asked.after(after, &asked.begin())).await?)?;
         let Some(last) = rows.last() else { return list.end() };
         after = number(last)?;
         list.print(&rows)?;
@@ -78,19 +97,25 @@ async fn follow(asked: &Audit, client: &mut Client, format: Format) -> Result<()
     if format == Format::Yaml {
         return Err(Failure::usage("--follow prints lines: want -o table or -o json"));
     }
+    let (begun, mut after) = (Instant::now(), 0);
+    // New rows are those since the command began, by the controller's clock.
+    let begin = |after| match asked.begin() {
+        Begin::First if after == 0 => Begin::Age(begun.elapsed().as_secs() + 1),
+        begin => begin,
+    };
     // A wrong time is said at once; later a controller that is away is waited for.
-    let (mut page, mut after) = (rows(client.get(&asked.after(0)).await?)?, 0);
+    let mut is_first = true;
     loop {
-        let Some(last) = page.last() else {
-            sleep(FOLLOW_PAUSE).await;
-            page = rows(get_patiently(client, &asked.after(after)).await?)?;
-            continue;
-        };
-        after = number(last)?;
+        let at = asked.after(after, &begin(after));
+        let page = rows(if is_first { client.get(&at).await? } else { get_patiently(client, &at).await? })?;
+        is_first = false;
         for row in &page {
             print(&line(row, format)?)?;
         }
-        page = rows(get_patiently(client, &asked.after(after)).await?)?;
+        match page.last() {
+            Some(last) => after = number(last)?,
+            None => sleep(FOLLOW_PAUSE).await,
+        }
     }
 }
 

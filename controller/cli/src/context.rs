@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, document, print, table};
-use crate::way::Way;
+use crate::way::{Way, shown};
 
 /// The socket of a controller whose settings name no other.
 pub const DEFAULT_URL: &str = "unix:///run/muster/api.sock";
@@ -42,8 +42,16 @@ pub enum ContextVerb {
     #[command(after_help = "Example:\n  muster context list")]
     List,
     /// Use another of them from now on
-    #[command(after_help = "Example:\n  muster context use c1.example.org")]
+    #[command(after_help = "Example:\n  muster context use c1.example.org:8443")]
     Use {
+        /// Name, as 'muster context list' shows it
+        name: String,
+    },
+    /// Log out of one of them: its token leaves this machine's file
+    ///
+    /// Commands are for this machine's socket if it was in use. The token itself counts until it is revoked.
+    #[command(after_help = "Example:\n  muster context remove c1.example.org:8443")]
+    Remove {
         /// Name, as 'muster context list' shows it
         name: String,
     },
@@ -81,29 +89,15 @@ const COLUMNS: [Column<Row>; 4] = [
     ("IN USE", |row| cell(&row.in_use)),
 ];
 
-/// The way to the controller that a command is for.
+/// The way to the controller that a command is for, and its URL.
 pub fn way(url: Option<String>) -> Result<(String, Way), Failure> {
     // A socket needs neither a token nor a context.
     if let Some(url) = url.as_ref().filter(|url| !url.starts_with("https://")) {
         return Ok((url.clone(), Way::new(url, None)?));
     }
-    let contexts = match file() {
-        Some(file) => Contexts::read(&file)?,
-        None => Contexts::default(),
-    };
-    let given = match env::var(TOKEN_VARIABLE) {
-        Ok(text) if !text.is_empty() => Some(token(&text).map_err(|failure| failure.about(TOKEN_VARIABLE))?),
-        Ok(_) | Err(_) => None,
-    };
-    let context = match &url {
-        Some(url) => contexts.contexts.values().find(|context| context.url == *url),
-        None => contexts.current.as_ref().and_then(|name| contexts.contexts.get(name)),
-    };
-    let kept = context.map(|context| token(&context.token)).transpose()?;
-    let url =
-        url.or_else(|| context.map(|context| context.url.clone())).unwrap_or_else(|| DEFAULT_URL.into());
-    let way = Way::new(&url, given.or(kept))?;
-    Ok((url, way))
+    let contexts = file().map_or_else(|| Ok(Contexts::default()), |file| Contexts::read(&file))?;
+    let given = env::var(TOKEN_VARIABLE).ok().filter(|text| !text.is_empty());
+    contexts.way(url, given.as_deref())
 }
 
 /// Asks the controller with the token, and keeps both.
@@ -147,18 +141,13 @@ pub fn run(verb: ContextVerb, format: Format) -> Result<(), Failure> {
             document(format, &list, |_| table(&COLUMNS, &rows))
         }
         ContextVerb::Use { name } => {
-            if !contexts.contexts.contains_key(&name) {
-                let known: Vec<&str> = contexts.contexts.keys().map(String::as_str).collect();
-                return Err(Failure::usage(format!(
-                    "no context '{name}': there are {}",
-                    if known.is_empty() {
-                        "none yet (muster login URL)".to_owned()
-                    } else {
-                        known.join(", ")
-                    }
-                )));
-            }
+            contexts.check(&name)?;
             contexts.current = Some(name);
+            contexts.write(&file)
+        }
+        ContextVerb::Remove { name } => {
+            contexts.check(&name)?;
+            contexts.remove(&name);
             contexts.write(&file)
         }
     }
@@ -178,6 +167,46 @@ fn file() -> Option<PathBuf> {
 }
 
 impl Contexts {
+    /// `url` and `given`, a token, go before the context in use.
+    fn way(&self, url: Option<String>, given: Option<&str>) -> Result<(String, Way), Failure> {
+        let context = match (&url, &self.current) {
+            (Some(url), _) => self.contexts.get(&shown(url)?),
+            (None, Some(name)) => Some(self.contexts.get(name).ok_or_else(|| {
+                Failure::usage(format!("there is no context '{name}' any more: muster context use, or --url"))
+            })?),
+            (None, None) if given.is_some() => {
+                return Err(Failure::usage(format!(
+                    "{TOKEN_VARIABLE} is for a controller on another machine: say which one, with --url or MUSTER_URL"
+                )));
+            }
+            (None, None) => None,
+        };
+        let token = match (given, context) {
+            (Some(given), _) => Some(token(given).map_err(|failure| failure.about(TOKEN_VARIABLE))?),
+            (None, Some(context)) => Some(token(&context.token)?),
+            (None, None) => None,
+        };
+        let url = url.or_else(|| Some(context?.url.clone())).unwrap_or_else(|| DEFAULT_URL.into());
+        let way = Way::new(&url, token)?;
+        Ok((url, way))
+    }
+
+    fn check(&self, name: &str) -> Result<(), Failure> {
+        if self.contexts.contains_key(name) {
+            return Ok(());
+        }
+        let known: Vec<&str> = self.contexts.keys().map(String::as_str).collect();
+        let known =
+            if known.is_empty() { "none yet (muster login URL)".to_owned() } else { known.join(", ") };
+        Err(Failure::usage(format!("no context '{name}': there are {known}")))
+    }
+
+    /// The context is gone, and is in use no more.
+    fn remove(&mut self, name: &str) {
+        self.contexts.remove(name);
+        self.current.take_if(|current| current == name);
+    }
+
     fn rows(&self) -> Vec<Row> {
         let row = |(name, context): (&String, &Context)| Row {
             name: name.clone(),
@@ -224,6 +253,51 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
+
+    #[test]
+    fn what_is_said_goes_before_what_is_kept() {
+        let token = |name: &str| {
+            UserToken { name: name.into(), ca_fingerprint: [1; 32], secret: [2; 32] }.to_string()
+        };
+        let (anna, ben, none) = (token("anna"), token("ben"), Contexts::default());
+        let kept = |current: &str| Contexts {
+            current: Some(current.into()),
+            contexts: BTreeMap::from([
+                ("c1:8443".to_owned(), Context { url: "https://c1".into(), token: anna.clone() }),
+                ("c2:9".to_owned(), Context { url: "https://c2:9".into(), token: "damaged".into() }),
+            ]),
+        };
+        let (c1, c2, gone) = (kept("c1:8443"), kept("c2:9"), kept("c3:8443"));
+        let found = |contexts: &Contexts, url: Option<&str>, given: Option<&str>| {
+            contexts.way(url.map(ToOwned::to_owned), given).map_or_else(
+                |failure| failure.lines[0].clone(),
+                |(_, way)| {
+                    let user = way.token().map_or("nobody", |token| &*token.name).to_owned();
+                    format!("{user} at {}", way.shown())
+                },
+            )
+        };
+        for (contexts, url, given, wanted) in [
+            (&none, None, None, "nobody at /run/muster/api.sock"),
+            (&none, None, Some(&*ben), "MUSTER_TOKEN is for a controller on another machine"),
+            (&none, Some("https://c1"), Some(&*ben), "ben at c1:8443"),
+            (&none, Some("https://c1"), None, "https://c1 needs a user's token"),
+            (&c1, None, None, "anna at c1:8443"),
+            (&c1, None, Some(&*ben), "ben at c1:8443"),
+            (&c1, None, Some("x"), "MUSTER_TOKEN: that is no user's token"),
+            (&c2, Some("https://c1:8443/"), None, "anna at c1:8443"),
+            (&c2, None, None, "that is no user's token"),
+            (&c2, None, Some(&*ben), "ben at c2:9"),
+            (&gone, None, None, "there is no context 'c3:8443' any more"),
+            (&gone, Some("https://c1"), None, "anna at c1:8443"),
+        ] {
+            let found = found(contexts, url, given);
+            assert!(found.starts_with(wanted), "{url:?} {given:?}: {found}, not {wanted}");
+        }
+        let mut left = kept("c1:8443");
+        left.remove("c1:8443");
+        assert_eq!((left.current, left.contexts.len()), (None, 1));
+    }
 
     #[test]
     fn contexts_are_kept_for_their_user_alone() {

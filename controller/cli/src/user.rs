@@ -22,7 +22,7 @@ pub enum UserVerb {
         /// 1 to 64 lower-case letters, digits, '-', '_', '.' and '@'
         name: String,
         /// What the user may do: see, change, or manage users as well
-        #[arg(long, value_parser = PossibleValuesParser::new(Role::NAMES.map(|(name, _)| name)).map(|name| role(&name)))]
+        #[arg(long, value_parser = PossibleValuesParser::new(Role::NAMES.map(|(name, _)| name)).try_map(|name| name.parse::<Role>()))]
         role: Role,
         /// Time for which the token is valid
         #[arg(long, value_name = "TIME", default_value = "90d", value_parser = span::within(1..=span::YEAR))]
@@ -62,8 +62,4 @@ pub async fn run(verb: UserVerb, client: &mut Client, format: Format) -> Result<
             document(format, &answer, |_| format!("user {name} is revoked\n"))
         }
     }
-}
-
-fn role(name: &str) -> Role {
-    Role::NAMES.into_iter().find(|(known, _)| *known == name).map_or(Role::Viewer, |(_, role)| role)
 }

@@ -52,10 +52,8 @@ impl Way {
     pub fn new(url: &str, token: Option<UserToken>) -> Result<Self, Failure> {
         match url.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => Ok(Self::Socket(PathBuf::from(path))),
-            Some(("https", rest)) => {
-                let (host, port) = address(rest).ok_or_else(|| {
-                    Failure::usage(format!("--url '{url}': want https://HOST or https://HOST:PORT"))
-                })?;
+            Some(("https", _)) => {
+                let (host, port) = remote(url)?;
                 let token = token.ok_or_else(|| {
                     Failure::usage(format!(
                         "{url} needs a user's token: muster login {url}, or the token in MUSTER_TOKEN"
@@ -81,7 +79,7 @@ impl Way {
     pub fn shown(&self) -> String {
         match self {
             Self::Socket(path) => path.display().to_string(),
-            Self::Tls(Remote { host, port, .. }) => format!("{host}:{port}"),
+            Self::Tls(Remote { host, port, .. }) => host_and_port(host, *port),
         }
     }
 
@@ -131,8 +129,23 @@ impl Remote {
             Some(_) => "",
             None => "; is controller.api set there, and no firewall between?",
         };
-        format!("cannot reach the controller at {host}:{port}: {error}{hint}")
+        format!("cannot reach the controller at {}: {error}{hint}", host_and_port(host, *port))
     }
+}
+
+/// How the controller of a URL is shown, which is the name of its context.
+pub fn shown(url: &str) -> Result<String, Failure> {
+    let (host, port) = remote(url)?;
+    Ok(host_and_port(&host, port))
+}
+
+fn remote(url: &str) -> Result<(String, u16), Failure> {
+    let found = url.strip_prefix("https://").and_then(address);
+    found.ok_or_else(|| Failure::usage(format!("--url '{url}': want https://HOST or https://HOST:PORT")))
+}
+
+fn host_and_port(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// Host and port; a path is refused.
@@ -171,8 +184,8 @@ mod tests {
             ("unix:///run/muster/api.sock", Ok("/run/muster/api.sock")),
             ("https://c1.example.org", Ok("c1.example.org:8443")),
             ("https://c1:9000/", Ok("c1:9000")),
-            ("https://[2001:db8::1]:9000", Ok("2001:db8::1:9000")),
-            ("https://[2001:db8::1]", Ok("2001:db8::1:8443")),
+            ("https://[2001:db8::1]:9000", Ok("[2001:db8::1]:9000")),
+            ("https://[2001:db8::1]", Ok("[2001:db8::1]:8443")),
             ("https://192.0.2.1", Ok("192.0.2.1:8443")),
             ("https://c1/path", Err(Exit::Usage)),
             ("https://", Err(Exit::Usage)),

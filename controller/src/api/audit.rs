@@ -34,5 +34,6 @@ fn utc(since: &str) -> Result<String, ApiError> {
     let time = OffsetDateTime::parse(since, &Rfc3339).map_err(|error| {
         ApiError::invalid(format!("since: '{since}' is no time such as 2026-11-28T10:00:00Z: {error}"))
     })?;
-    Ok(rfc3339(time.to_offset(UtcOffset::UTC)))
+    let time = time.checked_to_offset(UtcOffset::UTC);
+    time.map(rfc3339).ok_or_else(|| ApiError::invalid(format!("since: '{since}' is beyond the calendar")))
 }

@@ -5,8 +5,6 @@
 //! (`controller/engine/src/user.rs`), and who may use the socket (`server.rs`).
 
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
 
 use axum::extract::FromRequestParts;
 use axum::http::header::AUTHORIZATION;
@@ -25,9 +23,6 @@ use crate::driver::Caller;
 
 /// The most characters shown of a name that nobody has checked.
 const CLAIMED_MAX: usize = 64;
-/// The most rows of the audit in a minute for callers whose tokens do not count.
-const NOTED_MAX: u32 = 10;
-const MINUTE: Duration = Duration::from_secs(60);
 
 /// The other end of a connection.
 #[derive(Clone)]
@@ -42,37 +37,16 @@ pub(super) enum Peer {
 #[derive(Clone, Copy)]
 pub(super) struct Needs(pub Operation, pub Role);
 
-/// Whoever asks with a token that does not count. Anybody can do so at any pace: the journal has each, and the audit as
-/// many as it has room for.
-#[derive(Default)]
-pub(super) struct Strangers(Mutex<Option<(Instant, u32)>>);
-
-impl Strangers {
-    fn are_noted(&self) -> bool {
-        self.are_noted_at(Instant::now())
-    }
-
-    fn are_noted_at(&self, now: Instant) -> bool {
-        let mut minute = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, noted) = match &mut *minute {
-            Some(current) if now.saturating_duration_since(current.0) < MINUTE => current,
-            other => other.insert((now, 0)),
-        };
-        *noted += 1;
-        *noted <= NOTED_MAX
-    }
-}
-
 /// The caller at the other end of the socket. A name is looked up, which may take time.
 pub(super) async fn of_socket(stream: &UnixStream) -> Peer {
     let Ok(peer) = stream.peer_cred() else {
-        return Peer::Local(Caller { actor: "unknown".to_owned(), from: "local".to_owned() });
+        return Peer::Local(Caller { actor: "unknown".to_owned(), from: "local".to_owned(), token: None });
     };
     let from = peer.pid().map_or_else(|| "local".to_owned(), |pid| format!("local, process {pid}"));
     let uid = Uid::from_raw(peer.uid());
     let known = spawn_blocking(move || User::from_uid(uid).ok().flatten()).await;
     let name = known.ok().flatten().map(|user| user.name);
-    Peer::Local(Caller { actor: name.unwrap_or_else(|| format!("uid {uid}")), from })
+    Peer::Local(Caller { actor: name.unwrap_or_else(|| format!("uid {uid}")), from, token: None })
 }
 
 impl FromRequestParts<Api> for Api {
@@ -117,33 +91,17 @@ async fn admitted(
         Ok(role) => role,
         Err(why) => {
             let claimed: String = name.chars().take(CLAIMED_MAX).flat_map(char::escape_default).collect();
-            tracing::warn!(user = claimed, %address, "refused: {why}");
-            if api.strangers.are_noted() {
-                let stranger = Caller { actor: format!("unknown ({claimed})"), from: address.to_string() };
-                api.driver.of(stranger).refused(format!("{operation:?}"), path, why);
-            }
+            let (actor, from) = (format!("unknown ({claimed})"), address.to_string());
+            let stranger = api.driver.of(Caller { actor, from, token: None });
+            stranger.not_let_in(format!("{operation:?}"), path, why);
             return Err(ApiError::unauthorized(why));
         }
     };
-    let caller = Caller { actor: name, from: address.to_string() };
+    let caller = Caller { actor: name, from: address.to_string(), token: Some(hash) };
     if role >= needed {
         return Ok(caller);
     }
     let why = format!("needs role {}: {} has role {}", needed.as_str(), caller.actor, role.as_str());
-    api.driver.of(caller).refused(format!("{operation:?}"), path, &why);
+    api.driver.of(caller).not_let_in(format!("{operation:?}"), path, &why);
     Err(ApiError::forbidden(why))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn so_many_strangers_are_noted_in_a_minute() {
-        let (strangers, begin) = (Strangers::default(), Instant::now());
-        let noted = |at: Duration| (0..100).filter(|_| strangers.are_noted_at(begin + at)).count();
-        assert_eq!(noted(Duration::ZERO), 10);
-        assert_eq!(noted(Duration::from_secs(59)), 0);
-        assert_eq!(noted(Duration::from_secs(60)), 10);
-    }
 }

@@ -47,6 +47,10 @@ impl ApiError {
         Self::new(Class::NotFound, message)
     }
 
+    pub(super) fn conflict(message: impl Into<String>) -> Self {
+        Self::new(Class::Conflict, message)
+    }
+
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self::new(Class::Invalid, message)
     }

@@ -1,5 +1,5 @@
-//! The HTTP API for operators, on a Unix socket that belongs to root and the group `muster`. `muster_api` defines the
-//! routes and the form of requests and answers; each route is served here.
+//! The HTTP API for operators, on a Unix socket that belongs to root and the group `muster`, and over TLS for users with
+//! tokens. `muster_api` defines the routes and the form of requests and answers; each route is served here.
 //!
 //! Lists with `limit` and `marker` come in pages as in Heat's API: `marker` is the last item of the page
 //! before, by its name, and of events by its number.
@@ -7,6 +7,7 @@
 //! Templates are parsed here, outside the driver. Absent on purpose: decisions, and the operator's disk: the
 //! files that a template names come with the request.
 
+mod accept;
 mod audit;
 mod caller;
 mod defaults;
@@ -31,7 +32,7 @@ mod tls;
 mod token;
 mod user;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
@@ -55,7 +56,7 @@ use crate::link::{Health, RefusedPackets};
 use crate::pki::Pki;
 use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
-use caller::{Needs, Strangers};
+use caller::Needs;
 use error::ApiError;
 pub use server::{ApiHandle, Socket, SocketError, serve};
 pub use standby::{StandbyConfig, serve_standby};
@@ -101,8 +102,8 @@ pub struct ApiConfig {
     pub template_max: usize,
     /// Rules, groups and meters of a flow file.
     pub flow_rules_max: usize,
-    /// Of the CA of the certificate that the API shows over the network, in users' tokens.
-    pub api_ca: [u8; 32],
+    /// Of the CA of the certificate that the API shows over the network, in users' tokens; none: it is not there.
+    pub api_ca: Option<[u8; 32]>,
     /// Packets of agents that the link did not take.
     pub refused: RefusedPackets,
 }
@@ -118,7 +119,6 @@ struct Api {
     /// KiB of bodies that may still arrive.
     room: Arc<Semaphore>,
     reads: Arc<Semaphore>,
-    strangers: Arc<Strangers>,
     /// The longest wait for a read, or for room.
     patience: Duration,
     /// Changes when the controller stops.
@@ -138,20 +138,8 @@ impl Api {
         let bodies = Arc::new(Semaphore::new(BODIES_MAX));
         let room = Arc::new(Semaphore::new(BODIES_MAX * config.body_max.div_ceil(source::KIB)));
         let (reads, patience) = (Arc::new(Semaphore::new(READS_MAX)), STALL_MAX);
-        let (since, strangers) = (OffsetDateTime::now_utc(), Arc::default());
-        Self {
-            driver,
-            reader,
-            pki,
-            config: Arc::new(config),
-            bodies,
-            room,
-            reads,
-            strangers,
-            patience,
-            stopped,
-            since,
-        }
+        let since = OffsetDateTime::now_utc();
+        Self { driver, reader, pki, config: Arc::new(config), bodies, room, reads, patience, stopped, since }
     }
 
     /// Looks at a stack.
@@ -283,8 +271,10 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
     }
 }
 
-async fn describe() -> Json<Value> {
-    Json(openapi::document())
+async fn describe() -> Json<&'static Value> {
+    // Made once: anybody may ask for it.
+    static DOCUMENT: LazyLock<Value> = LazyLock::new(openapi::document);
+    Json(&DOCUMENT)
 }
 
 async fn version() -> Json<Version> {

@@ -1,7 +1,7 @@
-//! The socket of a process: access to it, the number of connections, and their time limits. Several sites may answer on
-//! it: a header says for which a request is, and without one it is for the default site.
+//! Where a process answers operators: its socket, with the access to it, and an address of the network. Several sites may
+//! answer there: a header says for which a request is, and without one it is for the default site.
 //!
-//! Absent: the routes (`mod.rs`), and the bounds of a body (`source.rs`).
+//! Absent: the routes (`mod.rs`), the bounds of connections (`accept.rs`, `tls.rs`) and of a body (`source.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,41 +11,29 @@ use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Duration;
 
 use axum::extract::Request;
 use axum::http::HeaderName;
 use axum::response::{IntoResponse as _, Response};
 use axum::{Extension, Router};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use thiserror::Error;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::UnixListener;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
+use super::accept::{Listener, STOP_TIME, accept};
 use super::caller::Peer;
 use super::error::ApiError;
-use super::{Api, ApiConfig, caller, router, tls};
+use super::tls::{self, Remote};
+use super::{Api, ApiConfig, caller, router};
 use crate::driver::DriverHandle;
 use crate::pki::Pki;
 use crate::site_name::SiteName;
 use crate::store::Reader;
 
-/// The most connections at a time: every operator and watch has one; further ones wait in the
-/// socket's backlog.
-const CONNECTIONS_MAX: usize = 512;
-/// The time limit for a request's head, and for an idle connection.
-pub(super) const HEAD_TIME: Duration = Duration::from_secs(30);
-/// The time for requests under way when the controller stops.
-pub(super) const STOP_TIME: Duration = Duration::from_secs(1);
-/// The pause after the system refused a connection, mostly for want of open files.
-pub(super) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The mode: owner and group read and write.
 const MODE: u32 = 0o660;
 /// The group that may use the socket, in addition to root.
@@ -157,7 +145,7 @@ impl Socket {
         let router = Self::router(socket);
         let task = self.0.runtime.spawn(async move {
             let _ending = ending;
-            accept(&listener, router, stopped).await;
+            accept(listener, router, stopped).await;
             // A socket that stays is replaced by the next start.
             drop(fs::remove_file(&path));
         });
@@ -172,26 +160,24 @@ impl Socket {
         })
     }
 
-    /// Answers at this address as well, over TLS, from now on. Nothing, if it does so already.
-    ///
-    /// # Errors
-    /// [`SocketError::Address`]
-    pub fn listen_at(&self, address: SocketAddr, acceptor: TlsAcceptor) -> Result<(), SocketError> {
+    /// Answers at this address as well, over TLS, as soon as it can be had. Nothing, if it does so already.
+    pub fn listen_at(&self, address: SocketAddr, acceptor: TlsAcceptor) {
         let mut open = self.lock();
         if open.remote.is_some() {
-            return Ok(());
+            return;
         }
-        let _entered = self.0.runtime.enter();
-        let bound = std::net::TcpListener::bind(address).and_then(|listener| {
-            listener.set_nonblocking(true)?;
-            TcpListener::from_std(listener)
+        let (running, mut stopped) = watch::channel(());
+        let (router, ending) =
+            (Self::router(Arc::downgrade(&self.0)), EndOfSocket(Arc::clone(&self.0.ended)));
+        let task = self.0.runtime.spawn(async move {
+            let _ending = ending;
+            let listener = tokio::select! {
+                listener = tls::bind(address) => listener,
+                _ended = stopped.changed() => return,
+            };
+            accept(Remote::new(listener, acceptor), router, stopped).await;
         });
-        let listener = bound.map_err(|error| SocketError::Address(address, error))?;
-        let (running, stopped) = watch::channel(());
-        let router = Self::router(Arc::downgrade(&self.0));
-        let task = self.0.runtime.spawn(tls::accept(listener, acceptor, router, stopped));
         open.remote = Some(Listening { running, task });
-        Ok(())
     }
 
     async fn answer(&self, request: Request) -> Response {
@@ -204,7 +190,8 @@ impl Socket {
         let router = self.lock().routers.get(&name).cloned();
         match router {
             Some(router) => router.oneshot(request).await.into_response(),
-            None if is_remote => ApiError::not_found("there is no such site here").into_response(),
+            // It is nobody's business over the network which sites there are.
+            None if is_remote => ApiError::later("that site is not served here at present").into_response(),
             None => self.absent(&name).into_response(),
         }
     }
@@ -275,40 +262,18 @@ impl Drop for ApiHandle {
 #[derive(Clone)]
 struct Ending(#[expect(dead_code, reason = "its end is what counts")] watch::Receiver<()>);
 
-async fn accept(listener: &UnixListener, router: Router, mut stopped: watch::Receiver<()>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let graceful = GracefulShutdown::new();
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-    loop {
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place.expect("the semaphore is never closed"), listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
-            _ended = stopped.changed() => break,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection to the API");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let (router, http, watcher) = (router.clone(), http.clone(), graceful.watcher());
-        tokio::spawn(async move {
-            let peer = caller::of_socket(&stream).await;
-            let service = TowerToHyperService::new(router.layer(Extension(peer)));
-            let connection = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection to the API broke off");
-            }
-            drop(place);
-        });
+impl Listener for UnixListener {
+    type Raw = tokio::net::UnixStream;
+    type Stream = tokio::net::UnixStream;
+
+    async fn accept(&self) -> io::Result<Self::Raw> {
+        Ok(UnixListener::accept(self).await?.0)
     }
-    drop(tokio::time::timeout(STOP_TIME, graceful.shutdown()).await);
+
+    async fn prepare(&self, stream: Self::Raw) -> Option<(Self::Stream, Peer)> {
+        let peer = caller::of_socket(&stream).await;
+        Some((stream, peer))
+    }
 }
 
 /// Makes the socket under another name, sets its mode, and moves it into place: the socket never has a wrong

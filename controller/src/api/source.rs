@@ -27,7 +27,7 @@ use super::{Api, blocking};
 use crate::driver::Room;
 use crate::store::Reader;
 
-/// The time limit of a body: it comes from this host.
+/// The time limit of a body.
 const BODY_TIME: Duration = Duration::from_secs(60);
 /// The unit in which room for bodies is counted.
 pub const KIB: usize = 1024;

@@ -158,7 +158,7 @@ fn config() -> ApiConfig {
         body_max: 64 * 1024,
         template_max: 16 * 1024,
         flow_rules_max: 100,
-        api_ca: [0; 32],
+        api_ca: None,
         refused: RefusedPackets::default(),
     }
 }

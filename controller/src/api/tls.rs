@@ -1,118 +1,173 @@
-//! The API over the network: TLS 1.3 with a certificate of the site's CA. Decides how many connections there are, in all
-//! and from one address, and how long a handshake may take.
+//! The API over the network: TLS 1.3 with a certificate of the site's CA. Decides how many connections one network has, how
+//! long a handshake may take, and how long a client may read nothing.
 //!
-//! Absent: who may ask (`caller.rs`), and the socket (`server.rs`).
+//! Absent: who may ask (`caller.rs`), the bounds of all connections (`accept.rs`), and the socket (`server.rs`).
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::{Extension, Router};
-use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::timeout;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+use tokio_io_timeout::TimeoutStream;
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
+use super::accept::Listener;
 use super::caller::Peer;
-use super::server::{ACCEPT_PAUSE, HEAD_TIME, STOP_TIME};
 
-/// The most connections at a time; further ones wait in the backlog.
-const CONNECTIONS_MAX: usize = 512;
-/// The most of them from one address: others have room whatever it does.
-const ADDRESS_MAX: usize = 64;
+/// The most connections of one network: others have room whatever it does.
+const NETWORK_MAX: usize = 64;
+/// The bits of an IPv6 address that name a network: a client chooses the others.
+const NETWORK_BITS: u32 = 64;
 /// The time for a handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
+/// The time in which a client must take some of an answer.
+const WRITE_TIME: Duration = Duration::from_secs(30);
+/// Between two tries to listen at an address that another program has, or that is not this machine's yet.
+const BIND_PAUSE: Duration = Duration::from_secs(10);
 
-/// Connections by address.
-#[derive(Clone, Default)]
-struct Addresses(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
-
-/// A connection of an address; it counts until this is dropped.
-struct Place {
-    addresses: Addresses,
-    address: IpAddr,
+/// Listens, as soon as the address can be had: it may be another machine's until a standby has taken over.
+pub(super) async fn bind(address: SocketAddr) -> TcpListener {
+    let mut is_said = false;
+    loop {
+        match TcpListener::bind(address).await {
+            Ok(listener) => {
+                tracing::info!(%address, "the API is there over TLS");
+                return listener;
+            }
+            Err(error) if !is_said => {
+                is_said = true;
+                tracing::error!(
+                    %address, %error,
+                    "cannot listen for the API over TLS, and tries again: controller.api must be an address of this machine \
+                     that no other program has"
+                );
+            }
+            Err(_) => {}
+        }
+        sleep(BIND_PAUSE).await;
+    }
 }
 
-impl Addresses {
-    /// `None`: the address has as many as it may have.
+/// Where clients of the network connect.
+pub(super) struct Remote {
+    pub listener: TcpListener,
+    pub acceptor: TlsAcceptor,
+    networks: Networks,
+}
+
+impl Remote {
+    pub fn new(listener: TcpListener, acceptor: TlsAcceptor) -> Self {
+        Self { listener, acceptor, networks: Networks::default() }
+    }
+}
+
+impl Listener for Remote {
+    type Raw = (TcpStream, SocketAddr);
+    type Stream = Counted;
+
+    async fn accept(&self) -> io::Result<Self::Raw> {
+        self.listener.accept().await
+    }
+
+    async fn prepare(&self, (stream, address): Self::Raw) -> Option<(Counted, Peer)> {
+        let address = address.ip().to_canonical();
+        let Some(place) = self.networks.place(address) else {
+            tracing::debug!(%address, "a connection to the API is refused: its network has {NETWORK_MAX}");
+            return None;
+        };
+        let mut stream = TimeoutStream::new(stream);
+        stream.set_write_timeout(Some(WRITE_TIME));
+        match timeout(HANDSHAKE_TIME, self.acceptor.accept(Box::pin(stream))).await {
+            Ok(Ok(stream)) => Some((Counted { stream, _place: place }, Peer::Remote(address))),
+            Ok(Err(error)) => {
+                tracing::debug!(%address, %error, "no TLS with a client of the API");
+                None
+            }
+            Err(_elapsed) => None,
+        }
+    }
+}
+
+/// A connection that counts for its network.
+pub(super) struct Counted {
+    stream: TlsStream<Pin<Box<TimeoutStream<TcpStream>>>>,
+    _place: Place,
+}
+
+impl AsyncRead for Counted {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Counted {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Connections by network.
+#[derive(Clone, Default)]
+struct Networks(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
+
+/// A connection of a network; it counts until this is dropped.
+struct Place {
+    networks: Networks,
+    network: IpAddr,
+}
+
+impl Networks {
+    /// `None`: the network has as many as it may have.
     fn place(&self, address: IpAddr) -> Option<Place> {
+        let network = match address {
+            IpAddr::V4(address) => IpAddr::V4(address),
+            IpAddr::V6(address) => {
+                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> NETWORK_BITS << NETWORK_BITS))
+            }
+        };
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = open.entry(address).or_default();
-        if *count >= ADDRESS_MAX {
+        let count = open.entry(network).or_default();
+        if *count >= NETWORK_MAX {
             return None;
         }
         *count += 1;
-        Some(Place { addresses: self.clone(), address })
+        Some(Place { networks: self.clone(), network })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut open = self.addresses.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = open.get_mut(&self.address) {
+        let mut open = self.networks.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = open.get_mut(&self.network) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.address);
+                open.remove(&self.network);
             }
         }
     }
-}
-
-/// Serves until it is stopped.
-pub(super) async fn accept(
-    listener: TcpListener,
-    acceptor: TlsAcceptor,
-    router: Router,
-    mut stopped: watch::Receiver<()>,
-) {
-    let (places, addresses) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Addresses::default());
-    let graceful = GracefulShutdown::new();
-    let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-    loop {
-        let next = async {
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place.expect("the semaphore is never closed"), listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
-            _ended = stopped.changed() => break,
-        };
-        let (stream, address): (_, SocketAddr) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept a connection to the API over the network");
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            }
-        };
-        let address = address.ip().to_canonical();
-        let Some(of_address) = addresses.place(address) else {
-            tracing::debug!(%address, "a connection to the API is refused: there are {ADDRESS_MAX} of its address");
-            continue;
-        };
-        let (router, http, watcher, acceptor) =
-            (router.clone(), http.clone(), graceful.watcher(), acceptor.clone());
-        tokio::spawn(async move {
-            let _places = (place, of_address);
-            let stream = match timeout(HANDSHAKE_TIME, acceptor.accept(stream)).await {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return tracing::debug!(%address, %error, "no TLS with a client of the API"),
-                Err(_elapsed) => return,
-            };
-            let service = TowerToHyperService::new(router.layer(Extension(Peer::Remote(address))));
-            let connection = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
-            if let Err(error) = connection.await {
-                tracing::debug!(%address, %error, "a connection to the API broke off");
-            }
-        });
-    }
-    drop(timeout(STOP_TIME, graceful.shutdown()).await);
 }
 
 #[cfg(test)]
@@ -120,15 +175,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_has_so_many_places_and_gets_them_back() {
-        let addresses = Addresses::default();
-        let (one, other) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        let mut places: Vec<Place> = (0..ADDRESS_MAX).map(|_| addresses.place(one).unwrap()).collect();
-        assert!(addresses.place(one).is_none());
-        assert!(addresses.place(other).is_some());
-        places.pop();
-        assert!(addresses.place(one).is_some());
-        places.clear();
-        assert!(addresses.0.lock().unwrap().is_empty(), "nothing is kept of who is gone");
+    fn a_network_has_so_many_places_and_gets_them_back() {
+        let networks = Networks::default();
+        let address = |text: &str| -> IpAddr { text.parse().unwrap() };
+        for (one, same, other) in [
+            ("192.0.2.1", "192.0.2.1", "192.0.2.2"),
+            ("2001:db8:0:1::1", "2001:db8:0:1:ffff::9", "2001:db8:0:2::1"),
+        ] {
+            let place = |text| networks.place(address(text));
+            let mut places: Vec<Place> = (0..NETWORK_MAX).map(|_| place(one).unwrap()).collect();
+            assert!(place(same).is_none(), "{same}");
+            assert!(place(other).is_some(), "{other}");
+            places.pop();
+            assert!(place(same).is_some());
+        }
+        assert!(networks.0.lock().unwrap().is_empty(), "nothing is kept of who is gone");
     }
 }

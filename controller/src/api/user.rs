@@ -27,8 +27,13 @@ pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<UserCreate
     if !(1..=TTL_MAX).contains(&ttl) {
         return Err(ApiError::invalid(format!("a user's token is good for 1 to {TTL_MAX} s")));
     }
+    let Some(ca_fingerprint) = api.config.api_ca else {
+        return Err(ApiError::conflict(
+            "nobody could use a token: this site's API is not there over the network; set controller.api (docs/users.md)",
+        ));
+    };
     let secret = random().map_err(|error: NoRandom| ApiError::internal(error.to_string()))?;
-    let token = UserToken { name: name.clone(), ca_fingerprint: api.config.api_ca, secret };
+    let token = UserToken { name: name.clone(), ca_fingerprint, secret };
     let expires = now() + ttl;
     let user = UserRecord { name: name.clone(), role, secret_hash: token.digest(), expires };
     api.driver.request(Request::NewUser { user, wall: now() }).await?;

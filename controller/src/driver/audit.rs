@@ -2,21 +2,33 @@
 //! have a row, and that a row has names alone: values of parameters, signals and rules may be secret.
 //!
 //! The row is a change of the commit that makes the answer true, so there is none without the other. A request that was
-//! refused has a row, too, unless nothing can be written.
+//! refused has a row, too, unless nothing can be written; of refusals that anybody can cause, so many in a minute.
 //!
 //! Absent: how long rows are kept (`store/audit.rs`), and who a caller is (`api/caller.rs`).
 
 use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Display;
+use std::time::Duration;
 
 use muster_api::site::Verdict;
 use muster_engine::record::AuditRecord;
 use muster_engine::{Answer, JoinAsk, Refusal, Request};
 use muster_flow::FlowWrite;
+use muster_shared::MonoTime;
 use muster_shared::join::TokenId;
 
 /// The most characters of a text in a row: a list of names, or a refusal.
 const TEXT_MAX: usize = 500;
+
+/// The most characters of a path that somebody asked for who was not let in.
+const PATH_MAX: usize = 100;
+/// Rows that one minute has for refusals of a kind which somebody without the right can cause at any pace; the journal has
+/// all of them.
+const REFUSED_MAX: u32 = 10;
+const MINUTE: Duration = Duration::from_secs(60);
+/// Kinds of refusals that are counted at a time; those of earlier minutes go.
+const KINDS_MAX: usize = 1000;
 
 /// Who asks, and on which way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,38 +37,156 @@ pub struct Caller {
     pub actor: String,
     /// The way: this machine, or an address.
     pub from: String,
+    /// The hash of the token that was shown; none on this machine. It must count still when the request is taken up.
+    pub token: Option<[u8; 32]>,
+}
+
+/// Somebody who was not let in with a request.
+#[derive(Debug)]
+pub(super) struct NotLetIn {
+    pub caller: Caller,
+    /// The request's name in the API.
+    pub action: String,
+    pub path: String,
+    pub why: String,
 }
 
 /// A request that waits for its answer.
 #[derive(Debug)]
-pub(super) struct Asked {
+struct Asked {
     caller: Caller,
     action: &'static str,
     target: String,
     what: String,
+    is_join: bool,
+}
+
+/// Refusals that somebody without the right can cause.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Kind {
+    /// Of servers that may not join.
+    Joins,
+    /// Of tokens that do not count.
+    Strangers,
+    /// Of a user whose role is too small.
+    User(String),
+}
+
+/// The requests that are not answered, and what the audit says of them and of those who were not let in.
+#[derive(Debug, Default)]
+pub(super) struct Audit {
+    open: BTreeMap<u64, Option<Asked>>,
+    /// For the next commit, oldest first.
+    not_let_in: VecDeque<AuditRecord>,
+    /// When the minute of a kind began, and how many refusals it had.
+    minutes: BTreeMap<Kind, (MonoTime, u32)>,
+}
+
+impl Audit {
+    /// A request was taken up; what a caller changes has a row.
+    pub fn opens(&mut self, id: u64, caller: Option<&Caller>, request: &Request) {
+        self.open.insert(id, caller.and_then(|caller| Asked::new(caller, request)));
+    }
+
+    /// The row of an answer that is to be committed.
+    pub fn row(&mut self, id: u64, answer: &Result<Answer, Refusal>, now: MonoTime) -> Option<AuditRecord> {
+        let asked = self.open.get(&id)?.as_ref()?;
+        let record = asked.record(answer);
+        let is_refused_join = asked.is_join && answer.is_err();
+        (!is_refused_join || self.has_room(Kind::Joins, now)).then_some(record)
+    }
+
+    /// The answer leaves.
+    pub fn answered(&mut self, id: u64, answer: &Result<Answer, Refusal>) {
+        if let Some(asked) = self.open.remove(&id).flatten() {
+            log(&asked.record(answer));
+        }
+    }
+
+    /// No request is answered but with this refusal, of which there is no row.
+    pub fn give_up(&mut self, refusal: &Refusal) -> Vec<u64> {
+        let open = std::mem::take(&mut self.open);
+        open.into_iter()
+            .map(|(id, asked)| {
+                if let Some(asked) = asked {
+                    log(&asked.record(&Err(refusal.clone())));
+                }
+                id
+            })
+            .collect()
+    }
+
+    /// Somebody was not let in: the next commit has a row of it, if the minute has room.
+    pub fn not_let_in(&mut self, who: &NotLetIn, now: MonoTime) {
+        let kind = match who.caller.token {
+            Some(_) => Kind::User(who.caller.actor.clone()),
+            None => Kind::Strangers,
+        };
+        if self.has_room(kind, now) {
+            self.not_let_in.push_back(who.record());
+        }
+    }
+
+    /// The rows of those who were not let in since the last commit.
+    pub fn take_not_let_in(&mut self) -> VecDeque<AuditRecord> {
+        std::mem::take(&mut self.not_let_in)
+    }
+
+    fn has_room(&mut self, kind: Kind, now: MonoTime) -> bool {
+        if self.minutes.len() >= KINDS_MAX {
+            self.minutes.retain(|_, (began, _)| now.since(*began) < MINUTE);
+        }
+        let minute = self.minutes.entry(kind).or_insert((now, 0));
+        if now.since(minute.0) >= MINUTE {
+            *minute = (now, 0);
+        }
+        minute.1 = minute.1.saturating_add(1);
+        minute.1 <= REFUSED_MAX
+    }
+}
+
+impl NotLetIn {
+    fn record(&self) -> AuditRecord {
+        let Self { caller: Caller { actor, from, .. }, action, path, why } = self;
+        AuditRecord {
+            actor: actor.clone(),
+            from: from.clone(),
+            action: Cow::Owned(action.clone()),
+            target: short(path.clone(), PATH_MAX),
+            what: String::new(),
+            result: short(format!("refused: {why}"), TEXT_MAX),
+        }
+    }
+
+    /// For the journal, which has each.
+    pub fn log(&self) {
+        log(&self.record());
+    }
+}
+
+/// For the journal: a request that could not be taken up.
+pub(super) fn log_refusal(caller: &Caller, request: &Request, refusal: &Refusal) {
+    if let Some(asked) = Asked::new(caller, request) {
+        log(&asked.record(&Err(refusal.clone())));
+    }
 }
 
 impl Asked {
     /// `None`: the request changes nothing.
-    pub(super) fn new(caller: &Caller, request: &Request) -> Option<Self> {
+    fn new(caller: &Caller, request: &Request) -> Option<Self> {
         let (action, target, what) = meaning(request)?;
-        let caller = match request {
+        let (caller, is_join) = match request {
             Request::Join(ask) => {
-                Caller { actor: format!("token {}", TokenId(ask.token_id)), ..caller.clone() }
+                (Caller { actor: format!("token {}", TokenId(ask.token_id)), ..caller.clone() }, true)
             }
-            _ => caller.clone(),
+            _ => (caller.clone(), false),
         };
-        Some(Self { caller, action, target: short(target), what: short(what) })
-    }
-
-    /// For the journal, and what collects it.
-    pub(super) fn log(&self, answer: &Result<Answer, Refusal>) {
-        log(&self.record(answer));
+        Some(Self { caller, action, target: short(target, TEXT_MAX), what: short(what, TEXT_MAX), is_join })
     }
 
     /// With its answer.
-    pub(super) fn record(&self, answer: &Result<Answer, Refusal>) -> AuditRecord {
-        let Self { caller: Caller { actor, from }, action, target, what } = self;
+    fn record(&self, answer: &Result<Answer, Refusal>) -> AuditRecord {
+        let Self { caller: Caller { actor, from, .. }, action, target, what, .. } = self;
         let (what, result) = match answer {
             Ok(Answer::Stack { revision, .. }) if *revision > 0 => {
                 let comma = if what.is_empty() { "" } else { ", " };
@@ -66,7 +196,7 @@ impl Asked {
                 (format!("operation {operation}: {rules} rules"), "ok".to_owned())
             }
             Ok(_) => (what.clone(), "ok".to_owned()),
-            Err(refusal) => (what.clone(), short(format!("refused: {refusal}"))),
+            Err(refusal) => (what.clone(), short(format!("refused: {refusal}"), TEXT_MAX)),
         };
         AuditRecord {
             actor: actor.clone(),
@@ -79,14 +209,7 @@ impl Asked {
     }
 }
 
-/// Of a caller who was not let in with a request.
-pub(super) fn refused(caller: &Caller, action: String, path: &str, why: &str) -> AuditRecord {
-    let Caller { actor, from } = caller.clone();
-    let (target, result) = (short(path.to_owned()), short(format!("refused: {why}")));
-    AuditRecord { actor, from, action: action.into(), target, what: String::new(), result }
-}
-
-pub(super) fn log(record: &AuditRecord) {
+fn log(record: &AuditRecord) {
     let AuditRecord { actor, from, action, target, what, result } = record;
     tracing::info!(target: "muster_audit", actor, from, %action, of = target, what, result);
 }
@@ -184,8 +307,8 @@ fn names(names: impl IntoIterator<Item = impl Display>) -> String {
     text
 }
 
-fn short(mut text: String) -> String {
-    if let Some((at, _)) = text.char_indices().nth(TEXT_MAX) {
+fn short(mut text: String, most: usize) -> String {
+    if let Some((at, _)) = text.char_indices().nth(most) {
         text.truncate(at);
         text.push('…');
     }

@@ -6,14 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use muster_engine::record::AuditRecord;
 use muster_engine::view::StackView;
 use muster_engine::{Answer, Refusal, Request, View};
 use muster_shared::StackName;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
-use super::audit::{self, Caller};
+use super::audit::{Caller, NotLetIn};
 
 /// Requests that wait for the driver; more are refused as overload.
 const REQUESTS_MAX: usize = 1024;
@@ -34,7 +33,7 @@ pub(super) enum Ask {
         room: Room,
     },
     /// A request that did not come so far: the audit tells of it.
-    Refused(Box<AuditRecord>),
+    NotLetIn(Box<NotLetIn>),
     Query(Query),
     Watch(Watcher),
     WatchFlow(u64, oneshot::Sender<()>),
@@ -95,11 +94,13 @@ impl DriverHandle {
         self.request_in(request, None).await
     }
 
-    /// Notes that the caller was refused, as far as there is room in the audit's queue.
-    pub fn refused(&self, action: String, path: &str, why: &str) {
-        // An overloaded controller has its journal.
-        let record = audit::refused(&self.caller, action, path, why);
-        drop(self.ask(Ask::Refused(Box::new(record))));
+    /// Notes that the caller was not let in with a request: in the journal, and in the audit as far as there is room.
+    pub fn not_let_in(&self, action: String, path: &str, why: &str) {
+        let (path, why) = (path.to_owned(), why.to_owned());
+        let who = NotLetIn { caller: self.caller.clone(), action, path, why };
+        who.log();
+        // The audit of an overloaded controller is not the first thing that it needs.
+        drop(self.ask(Ask::NotLetIn(Box::new(who))));
     }
 
     /// The same for a request that may be large. `room` stays with it until the driver takes it, also where nobody
@@ -222,7 +223,7 @@ pub struct DriverInbox {
 pub fn channel() -> (DriverHandle, DriverInbox) {
     let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
     let writing = Arc::new(AtomicBool::new(false));
-    let caller = Caller { actor: "muster-controller".to_owned(), from: "itself".to_owned() };
+    let caller = Caller { actor: "muster-controller".to_owned(), from: "itself".to_owned(), token: None };
     let handle = DriverHandle { caller, asks: sender, writing: Arc::clone(&writing), patience: LOOK_MAX };
     (handle, DriverInbox { asks: receiver, writing })
 }

@@ -7,7 +7,7 @@ mod read_only;
 
 use std::sync::{Arc, Mutex};
 
-use muster_engine::record::Change;
+use muster_engine::record::{Change, UserRecord};
 use muster_engine::{EnvironmentText, Hook, Limits, NewToken, Options, Source, SourceText, Starts};
 use muster_shared::Epoch;
 use muster_shared::join::{TokenId, TokenSecret};
@@ -55,6 +55,24 @@ fn a_change_and_its_row_of_the_audit_are_one_commit() {
     bench.breaks(Some(ffi::SQLITE_FULL), false);
     bench.turn(Request::Delete { name: name() }).unwrap_err();
     assert_eq!(bench.audit(), rows);
+}
+
+/// The body of a request may take a minute to come.
+#[test]
+fn a_token_must_count_still_when_its_request_is_taken_up() {
+    let mut bench = Bench::new();
+    let user = |name: &str, secret_hash| {
+        let (name, role, expires) = (name.to_owned(), muster_api::user::Role::Operator, u64::MAX);
+        UserRecord { name, role, secret_hash, expires }
+    };
+    bench.turn(Request::NewUser { user: user("ben", [1; 32]), wall: 0 }).unwrap();
+    let ben = || Caller { actor: "ben".into(), from: "192.0.2.9".into(), token: Some([1; 32]) };
+    bench.turn_of(ben(), create(1)).unwrap();
+    bench.turn(Request::RevokeUser { name: "ben".to_owned() }).unwrap();
+    let refused = bench.turn_of(ben(), Request::Delete { name: name() });
+    assert!(matches!(&refused, Err(Refusal::Conflict(why)) if why.contains("revoked")), "{refused:?}");
+    let actors: Vec<String> = bench.audit().into_iter().map(|row| row.actor).collect();
+    assert_eq!(actors[actors.len() - 3..], ["anna", "ben", "anna"]);
 }
 
 /// The store knows each name once.

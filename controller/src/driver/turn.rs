@@ -4,7 +4,7 @@
 //!
 //! Absent: which error is busy, full, broken or a mistake (`store/failure.rs`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use muster_template::Tree;
 
 use super::Outbox;
-use super::audit::{self, Asked, Caller};
+use super::audit::{Audit, Caller, NotLetIn, log_refusal};
 use super::conversations::{Conversations, Resumed};
 use super::mistake::Mistakes;
 use super::read_only::{PROBE_FIRST, ReadOnly};
@@ -27,8 +27,7 @@ use crate::store::{Failure, Store, StoreError};
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
 /// The time that another program may hold the database while requests wait; afterwards the site is read-only.
 const BUSY_MAX: Duration = Duration::from_secs(30);
-/// Callers that were not let in, noted in one commit.
-const REFUSED_MAX: usize = 100;
+
 /// Results of a turn, for the waiting requests.
 #[derive(Debug, Default)]
 pub struct TurnResults {
@@ -55,7 +54,7 @@ struct Commit {
     /// The store took the first change: it cannot be taken back.
     is_taken: bool,
     seen: Vec<NodeId>,
-    refused: Vec<AuditRecord>,
+    not_let_in: VecDeque<AuditRecord>,
     /// Effects to carry out once the commit is durable.
     effects: Vec<Effect>,
     ended: Vec<(StackName, u64)>,
@@ -69,10 +68,7 @@ pub struct Turns<S, O> {
     outbox: O,
     make_config: Box<dyn FnMut(Epoch) -> Config + Send>,
     next_id: u64,
-    /// Requests that are not answered, and what the audit says of them.
-    open: BTreeMap<u64, Option<Asked>>,
-    /// Of callers who were not let in, for the next commit.
-    refused: Vec<AuditRecord>,
+    audit: Audit,
     conversations: Conversations,
     /// The nodes that may connect, as it is durable.
     admitted: Admitted,
@@ -109,8 +105,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             outbox,
             make_config: Box::new(make_config),
             next_id: 0,
-            open: BTreeMap::new(),
-            refused: Vec::new(),
+            audit: Audit::default(),
             conversations: Conversations::default(),
             admitted: Admitted::default(),
             seen: BTreeSet::new(),
@@ -231,19 +226,20 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         request: Request,
     ) -> Result<u64, Refusal> {
         if let Some(it) = &self.read_only {
-            return Err(it.refusal());
+            let refusal = it.refusal();
+            caller.into_iter().for_each(|caller| log_refusal(caller, &request, &refusal));
+            return Err(refusal);
         }
         self.next_id += 1;
-        self.open.insert(self.next_id, caller.and_then(|caller| Asked::new(caller, &request)));
+        self.audit.opens(self.next_id, caller, &request);
         self.engine.handle(now, Input::Request { id: self.next_id, request: Box::new(request) });
         Ok(self.next_id)
     }
 
-    /// Notes a caller who was not let in. Where nothing can be written, the journal has it.
-    pub fn refused(&mut self, record: AuditRecord) {
-        audit::log(&record);
-        if self.read_only.is_none() && self.refused.len() < REFUSED_MAX {
-            self.refused.push(record);
+    /// Notes somebody who was not let in. Where nothing can be written, the journal has it.
+    pub(super) fn not_let_in(&mut self, now: MonoTime, who: &NotLetIn) {
+        if self.read_only.is_none() {
+            self.audit.not_let_in(who, now);
         }
     }
 
@@ -292,9 +288,9 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             let (commit, until) = match self.busy.take_if(|it| now >= it.retry_at) {
                 Some(it) => (it.commit, it.until),
                 None if self.busy.is_some() => break,
-                None => (self.next_commit(), now + BUSY_MAX),
+                None => (self.next_commit(now), now + BUSY_MAX),
             };
-            let follows = match self.commit(commit) {
+            let follows = match self.commit(commit, now) {
                 Ok(effects) => self.let_leave(now, effects),
                 Err((commit, error)) if commit.may_wait(&error) && now < until => {
                     tracing::warn!(%error, "the database is busy; a commit waits");
@@ -314,23 +310,27 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     }
 
     /// Up to the first change of the next commit.
-    fn next_commit(&mut self) -> Box<Commit> {
+    fn next_commit(&mut self, now: MonoTime) -> Box<Commit> {
         let mut commit =
             Commit { seen: std::mem::take(&mut self.seen).into_iter().collect(), ..Commit::default() };
-        commit.refused = std::mem::take(&mut self.refused);
-        commit.first = commit.next(&mut self.engine, &self.open);
+        commit.not_let_in = self.audit.take_not_let_in();
+        commit.first = commit.next(&mut self.engine, &mut self.audit, now);
         Box::new(commit)
     }
 
     /// Writes the commit, and returns the effects that may leave. If the database is busy, returns
     /// the commit as it was.
-    fn commit(&mut self, mut commit: Box<Commit>) -> Result<Vec<Effect>, (Box<Commit>, StoreError)> {
+    fn commit(
+        &mut self,
+        mut commit: Box<Commit>,
+        now: MonoTime,
+    ) -> Result<Vec<Effect>, (Box<Commit>, StoreError)> {
         if commit.first.is_some() || !commit.seen.is_empty() {
             let seen = std::mem::take(&mut commit.seen);
-            let (engine, open) = (&mut self.engine, &self.open);
+            let (engine, audit) = (&mut self.engine, &mut self.audit);
             let has_first = commit.first.is_some();
             let mut changes =
-                std::iter::from_fn(|| commit.first.take().or_else(|| commit.next(engine, open)));
+                std::iter::from_fn(|| commit.first.take().or_else(|| commit.next(engine, audit, now)));
             let written = self.store.commit(&mut changes, &seen);
             (commit.seen, commit.is_taken) = (seen, has_first && commit.first.is_none());
             if let Err(error) = written {
@@ -370,9 +370,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
                     if let Ok(Answer::Joined { node }) = &answer {
                         self.outbox.close(node);
                     }
-                    if let Some(asked) = self.open.remove(&id).flatten() {
-                        asked.log(&answer);
-                    }
+                    self.audit.answered(id, &answer);
                     self.told.answers.push((id, answer));
                 }
                 Effect::Discard(template) => self.told.discarded.push(template),
@@ -401,7 +399,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         let read_only = ReadOnly::new(error, now);
         tracing::error!("{}", read_only.why());
         let refusal = read_only.refusal_of_the_commit(error);
-        for id in std::mem::take(&mut self.open).into_keys() {
+        for id in self.audit.give_up(&refusal) {
             self.told.answers.push((id, Err(refusal.clone())));
         }
         let reloaded = self.reload(now);
@@ -435,10 +433,9 @@ impl Commit {
         self.effects.iter().any(|effect| matches!(effect, Effect::Answer { answer: Ok(_), .. }))
     }
 
-    /// The next change; what has to wait for the commit is kept. An answer has a row of the audit, if its request is
-    /// in `open` with one.
-    fn next(&mut self, engine: &mut Engine, open: &BTreeMap<u64, Option<Asked>>) -> Option<Change> {
-        if let Some(record) = self.refused.pop() {
+    /// The next change; what has to wait for the commit is kept. An answer may have a row of the audit.
+    fn next(&mut self, engine: &mut Engine, audit: &mut Audit, now: MonoTime) -> Option<Change> {
+        if let Some(record) = self.not_let_in.pop_front() {
             return Some(Change::Audit(Box::new(record)));
         }
         loop {
@@ -458,7 +455,7 @@ impl Commit {
                     return Some(change);
                 }
                 Effect::Answer { id, answer } => {
-                    let record = open.get(&id).and_then(Option::as_ref).map(|asked| asked.record(&answer));
+                    let record = audit.row(id, &answer, now);
                     self.effects.push(Effect::Answer { id, answer });
                     if let Some(record) = record {
                         return Some(Change::Audit(Box::new(record)));

@@ -84,14 +84,14 @@ impl Active<'_> {
             body_max: settings.limits.api_body,
             template_max: settings.limits.template,
             flow_rules_max: settings.limits.flow_rules,
-            api_ca: pki.fingerprint(),
+            api_ca: settings.controller.api.map(|_| pki.fingerprint()),
             refused: self.common.refused.clone(),
         };
         let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
         if let Some(address) = settings.controller.api {
             let acceptor = direct::tls::acceptor(Arc::clone(&pki), links::certificate_names(settings))
                 .context("TLS of the API")?;
-            process.socket.listen_at(address, acceptor)?;
+            process.socket.listen_at(address, acceptor);
         }
         tracing::info!(site = %pki.site(), name = %settings.site, link = link.shown, api = %settings.controller.api_socket.display(), "ready");
         let endpoint = link.handle.clone();

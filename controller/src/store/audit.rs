@@ -34,14 +34,16 @@ pub(super) fn put(db: &Db, record: &AuditRecord, now: &str, bounds: &Bounds) -> 
         "INSERT INTO audit SELECT coalesce(max(number), 0) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM audit",
     )?
     .execute(values![now, actor, from, &**action, target, what, result])?;
-    if let Some(kept_from) = kept_from(now, bounds.audit_days) {
-        // The newest row stays: its number is where the next one goes on.
-        db.prepare(
-            "DELETE FROM audit WHERE at < ?1 AND number IN
-                 (SELECT number FROM audit WHERE number < (SELECT max(number) FROM audit) ORDER BY number LIMIT ?2)",
-        )?
-        .execute(values![kept_from, REMOVED_AT_ONCE])?;
-    }
+    // The newest row stays: its number is where the next one goes on.
+    db.prepare(
+        "DELETE FROM audit WHERE (at < ?1 OR number <= (SELECT max(number) FROM audit) - ?3) AND number IN
+             (SELECT number FROM audit WHERE number < (SELECT max(number) FROM audit) ORDER BY number LIMIT ?2)",
+    )?
+    .execute(values![
+        kept_from(now, bounds.audit_days).unwrap_or_default(),
+        REMOVED_AT_ONCE,
+        int(bounds.audit_rows)
+    ])?;
     Ok(())
 }
 
@@ -60,8 +62,19 @@ impl Reader {
         let AuditQuery { after, since, user, limit } = query;
         let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
         self.with(|db| {
-            let sql = "SELECT number, at, actor, came_from, action, target, what, result FROM audit
-                 WHERE number > ?1 AND at >= ?2 AND (?3 = '' OR actor = ?3) ORDER BY number LIMIT ?4";
+            // Each has its index: whoever follows asks again and again.
+            let sql = match user {
+                Some(_) => {
+                    "SELECT number, at, actor, came_from, action, target, what, result FROM audit
+                     WHERE actor = ?3 AND number > ?1 AND at >= ?2 ORDER BY number LIMIT ?4"
+                }
+                None => {
+                    "SELECT number, at, actor, came_from, action, target, what, result FROM audit
+                     WHERE ?3 = '' AND number > ?1 AND at >= ?2
+                         AND number >= (SELECT number FROM audit WHERE at >= ?2 ORDER BY at LIMIT 1)
+                     ORDER BY number LIMIT ?4"
+                }
+            };
             let (since, user) = (since.as_deref().unwrap_or_default(), user.as_deref().unwrap_or_default());
             db.all(sql, values![int(*after), since, user, limit], |row| {
                 Ok(AuditRow {
@@ -119,6 +132,24 @@ mod tests {
             assert_eq!(found(AuditQuery { since, ..AuditQuery::default() }), []);
             let limited = reader.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).unwrap();
             assert_eq!(limited.len(), 1);
+        });
+    }
+
+    #[test]
+    fn so_many_rows_are_kept() {
+        each(|place| {
+            let store = place.open();
+            let bounds = Bounds { audit_rows: 3, audit_days: 0, ..Bounds::default() };
+            let write = || {
+                let now = "2026-01-01T00:00:00.000Z";
+                store.db().transaction(|| put(store.db(), &record("anna", "web"), now, &bounds)).unwrap();
+            };
+            (0..20).for_each(|_| write());
+            let kept: Vec<u64> = store
+                .db()
+                .all("SELECT number FROM audit ORDER BY number", values![], |row| row.get(0))
+                .unwrap();
+            assert_eq!(kept, [18, 19, 20]);
         });
     }
 

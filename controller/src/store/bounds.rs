@@ -24,11 +24,13 @@ pub struct Bounds {
     pub bytes: u64,
     /// Days that rows of the audit are kept; 0: all of them.
     pub audit_days: u32,
+    /// Newest rows of the audit that are kept, whatever their age.
+    pub audit_rows: u64,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { events: 10_000, bytes: 0, audit_days: 400 }
+        Self { events: 10_000, bytes: 0, audit_days: 400, audit_rows: 1_000_000 }
     }
 }
 

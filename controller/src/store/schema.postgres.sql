@@ -201,6 +201,8 @@ CREATE TABLE audit (
     what      TEXT NOT NULL,
     result    TEXT NOT NULL
 );
+CREATE INDEX audit_at ON audit (at);
+CREATE INDEX audit_actor ON audit (actor, number);
 
 CREATE TABLE flow_devices (
     device         BIGINT PRIMARY KEY,

@@ -198,6 +198,8 @@ CREATE TABLE audit (
     what      TEXT NOT NULL,
     result    TEXT NOT NULL
 );
+CREATE INDEX audit_at ON audit (at);
+CREATE INDEX audit_actor ON audit (actor, number);
 
 CREATE TABLE flow_devices (
     device         INTEGER PRIMARY KEY,

@@ -24,8 +24,47 @@ pub(super) fn remove(db: &Db, name: &str) -> Result<(), StoreError> {
 pub(super) fn load(db: &Db) -> Result<Vec<UserRecord>, StoreError> {
     db.all("SELECT name, role, secret_hash, expires FROM users ORDER BY name", values![], |row| {
         let role: String = row.get(1)?;
-        let known = Role::NAMES.into_iter().find(|(name, _)| *name == role);
-        let (_, role) = known.ok_or_else(|| Damage::of_column("role", format!("'{role}' is no role")))?;
+        let role: Role = role.parse().map_err(|error| Damage::of_column("role", error))?;
         Ok(UserRecord { name: row.get(0)?, role, secret_hash: row.get(2)?, expires: row.get(3)? })
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_engine::record::Change;
+
+    use super::*;
+    use crate::store::Store as _;
+    use crate::store::testing::each;
+
+    #[test]
+    fn users_are_there_after_a_start_until_they_are_revoked() {
+        each(|place| {
+            let user = |name: &str, role, secret| UserRecord {
+                name: name.to_owned(),
+                role,
+                secret_hash: [secret; 32],
+                expires: 7,
+            };
+            let mut store = place.open();
+            let mut commit = |changes: Vec<Change>| store.commit(&mut changes.into_iter(), &[]).unwrap();
+            let change = |user: UserRecord| Change::User(Box::new(user));
+            commit(vec![
+                change(user("anna", Role::Viewer, 1)),
+                change(user("ben", Role::Admin, 2)),
+                change(user("anna", Role::Operator, 3)),
+            ]);
+            assert_eq!(
+                load(store.db()).unwrap(),
+                [user("anna", Role::Operator, 3), user("ben", Role::Admin, 2)]
+            );
+            let mut commit = |changes: Vec<Change>| store.commit(&mut changes.into_iter(), &[]).unwrap();
+            commit(vec![Change::UserRemoved("anna".to_owned())]);
+            drop(store);
+            assert_eq!(place.load().users, [user("ben", Role::Admin, 2)]);
+            place.run("UPDATE users SET role = 'king'");
+            let error = place.open().load().err().unwrap().to_string();
+            assert!(error.contains("'king' is no role"), "{error}");
+        });
+    }
 }

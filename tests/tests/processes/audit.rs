@@ -23,7 +23,7 @@ fn changes_are_told_with_who_asked_and_what_was_answered() {
     let mut site = Site::start();
     site.join("web-1");
     let mut follow = command(None, binary("muster"));
-    follow.args(["--url", &site.url(), "audit", "--follow", "-o", "json"]);
+    follow.args(["--url", &site.url(), "audit", "--follow", "--since", "1h", "-o", "json"]);
     let follow = Daemon::start("follow", follow, site.path());
     let file = site.file(TEMPLATE);
     let parameter = format!("password={SECRET}");

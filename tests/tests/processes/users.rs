@@ -2,9 +2,12 @@
 //! the audit tells who asked.
 
 use std::fs;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
-use muster_testbed::{Namespace, Ran, Running, command};
+use muster_api::user::Role;
+use muster_shared::user_token::UserToken;
+use muster_testbed::{Namespace, Ran, Running, command, eventually};
 use muster_tests::site::{Site, binary};
 use serde_json::Value;
 
@@ -132,11 +135,18 @@ fn users_with_roles_work_from_another_machine() {
         .refused(2, &["no user's token"]);
 
     // A token of another site does not speak to this one.
-    let other = Site::start();
+    let mut other = Site::start();
+    other.configure("[controller]\napi = '127.0.0.1:0'\n");
+    other.kill();
+    other.restart();
     let foreign = other.ok(&["user", "create", "anna", "--role", "admin"]);
     third
         .muster_with(&[("MUSTER_TOKEN", &foreign)], &["--url", &url, "stack", "list"])
         .refused(4, &["not the controller that the token is for"]);
+
+    // Who logs out has no token on that machine any more.
+    viewer.muster(&["context", "remove", "10.77.0.1:8443"]).expect(0);
+    assert_eq!(viewer.json(&["context", "list"]), serde_json::json!([]));
 
     // Tokens count after a restart as before. The store knows none of them.
     site.kill();
@@ -161,7 +171,7 @@ fn users_with_roles_work_from_another_machine() {
     assert!(!site.controller.log().contains(secret));
 }
 
-/// Every request of the API needs a token, but those that say what the API is.
+/// Every request of the API needs a token that counts, but those that say what the API is; and its role.
 #[test]
 fn without_a_token_there_is_nothing_to_see() {
     let mut site = Site::in_namespace();
@@ -169,20 +179,77 @@ fn without_a_token_there_is_nothing_to_see() {
     site.kill();
     site.restart();
     let machine = site.hub().server(9);
+    let token = |name: &str, role: &str, ttl: &str| {
+        site.ok(&["user", "create", name, "--role", role, "--ttl", ttl]).trim().to_owned()
+    };
+    let ca_fingerprint = token("vera", "viewer", "1h").parse::<UserToken>().unwrap().ca_fingerprint;
+    let unknown = UserToken { name: "vera".to_owned(), ca_fingerprint, secret: [7; 32] }.to_string();
+    let expired = token("eve", "admin", "1s");
+    let bearer = |token: &str| format!("authorization: Bearer {token}");
+    let ask = |requests: &[(&str, &str, &str)]| -> Vec<String> {
+        let mut curl = command(Some(&machine), "curl");
+        for (number, (method, path, header)) in requests.iter().enumerate() {
+            if number > 0 {
+                curl.arg("--next");
+            }
+            curl.args(["-sk", "-o", "/dev/null", "-w", "%{http_code}\n", "-X", method, "-H", header]);
+            curl.arg(format!("https://{}:8443{path}", Namespace::HUB));
+        }
+        let statuses = Running::start(curl).finish().expect(0).stdout;
+        statuses.lines().map(str::to_owned).collect()
+    };
+    eventually("a token expires", || {
+        (ask(&[("GET", "/v1/status", &bearer(&expired))]) == ["401"]).then_some(())
+    });
+    let users = [("vic", Role::Viewer), ("otto", Role::Operator), ("ada", Role::Admin)];
+    let users = users.map(|(name, role)| (bearer(&token(name, role.as_str(), "1h")), role));
+    let strangers = [
+        "x: y".to_owned(),
+        "authorization: Basic cm9vdDo=".to_owned(),
+        bearer("muster-user.anna.AAAA"),
+        bearer(&unknown),
+        bearer(&expired),
+    ];
     let mut open = Vec::new();
     for (operation, route) in muster_api::route::ROUTES {
-        let method = format!("{:?}", route.method).to_uppercase();
-        for header in ["x: y", "authorization: Bearer muster-user.anna.AAAA", "authorization: Basic cm9vdDo="]
-        {
-            let mut curl = command(Some(&machine), "curl");
-            curl.args(["-sk", "-o", "/dev/null", "-w", "%{http_code}", "-X", &method, "-H", header]);
-            curl.arg(format!("https://{}:8443{}", Namespace::HUB, route.path.replace(['{', '}'], "")));
-            let status = Running::start(curl).finish().expect(0).stdout;
-            if status != "401" {
-                open.push(format!("{operation:?} {status}"));
-            }
+        let (method, path) =
+            (format!("{:?}", route.method).to_uppercase(), route.path.replace(['{', '}'], ""));
+        let headers = strangers.iter().chain(users.iter().map(|(header, _)| header));
+        let requests: Vec<_> = headers.map(|header| (&*method, &*path, &**header)).collect();
+        let statuses = ask(&requests);
+        let (of_strangers, of_users) = statuses.split_at(strangers.len());
+        if of_strangers.iter().any(|status| status != "401") {
+            open.push(format!("{operation:?}"));
+            continue;
+        }
+        for ((_, role), status) in users.iter().zip(of_users) {
+            assert_ne!(status, "401", "{operation:?} {role:?}");
+            assert_eq!(status == "403", *role < route.role, "{operation:?} {role:?}: {status}");
         }
     }
-    open.dedup();
-    assert_eq!(open, ["ShowVersion 200", "Describe 200"]);
+    assert_eq!(open, ["ShowVersion", "Describe"]);
+}
+
+/// A standby that takes over must not end because an address is not its machine's yet.
+#[test]
+fn an_address_that_cannot_be_had_yet_is_waited_for() {
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", taken.local_addr().unwrap());
+    let mut site = Site::start();
+    site.muster(&["user", "create", "anna", "--role", "viewer"]).refused(1, &["controller.api"]);
+    site.configure(&format!("[controller]\napi = '{}'\n", taken.local_addr().unwrap()));
+    site.kill();
+    site.restart();
+    let token = site.ok(&["user", "create", "anna", "--role", "viewer"]);
+    eventually("it says so", || site.controller.log().contains("and tries again").then_some(()));
+    drop(taken);
+    let home = site.path().join("home");
+    fs::create_dir(&home).unwrap();
+    let stacks = || {
+        let mut muster = command(None, binary("muster"));
+        muster.env("HOME", &home).env("MUSTER_TOKEN", &token).env_remove("XDG_CONFIG_HOME");
+        muster.args(["--url", &url, "stack", "list"]);
+        Running::start(muster).finish()
+    };
+    eventually("it is there", || (stacks().status == 0).then_some(()));
 }

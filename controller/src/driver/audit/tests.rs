@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 
 fn caller() -> Caller {
-    Caller { actor: "anna".to_owned(), from: "local, process 7".to_owned() }
+    Caller { actor: "anna".to_owned(), from: "local, process 7".to_owned(), token: None }
 }
 
 /// Action, target and what is asked for.
@@ -70,4 +70,63 @@ fn a_long_list_of_names_ends_somewhere() {
     let (_, target, _) = asked(&Request::WithdrawIntents { keys }).unwrap();
     assert!(target.starts_with("key-0, key-1, ") && target.ends_with('…'), "{target}");
     assert_eq!(target.chars().count(), TEXT_MAX + 1);
+}
+
+#[test]
+fn refusals_that_anybody_can_cause_have_so_many_rows_a_minute() {
+    let mut audit = Audit::default();
+    let who = |actor: &str, token| NotLetIn {
+        caller: Caller { actor: actor.to_owned(), from: "192.0.2.9".to_owned(), token },
+        action: "DeleteStack".to_owned(),
+        path: format!("/v1/stacks/{}", "x".repeat(1000)),
+        why: "needs role operator".to_owned(),
+    };
+    let at = |seconds| MonoTime(Duration::from_secs(seconds));
+    let mut noted = |who: &NotLetIn, seconds| {
+        (0..100).for_each(|_| audit.not_let_in(who, at(seconds)));
+        audit.take_not_let_in().len()
+    };
+    let (vera, ben) = (who("vera", Some([1; 32])), who("ben", Some([2; 32])));
+    assert_eq!(noted(&vera, 0), 10);
+    assert_eq!(noted(&vera, 59), 0);
+    assert_eq!(noted(&ben, 59), 10, "another user has rows of his own");
+    assert_eq!(noted(&vera, 60), 10);
+    assert_eq!(noted(&who("unknown (eve)", None), 60), 10);
+    assert_eq!(
+        noted(&who("unknown (adam)", None), 60),
+        0,
+        "strangers share theirs, whatever they call themselves"
+    );
+    let record = vera.record();
+    assert_eq!((record.target.chars().count(), record.action), (PATH_MAX + 1, "DeleteStack".into()));
+}
+
+#[test]
+fn servers_that_may_not_join_have_so_many_rows_a_minute_and_others_all() {
+    let mut audit = Audit::default();
+    let join = || {
+        Request::Join(JoinAsk {
+            token_id: [7; 8],
+            secret: muster_shared::join::TokenSecret([0; 16]),
+            name: "web-1".parse().unwrap(),
+            seal_public: muster_shared::seal::SealPublic([0; 32]),
+            agent_version: "x".repeat(10_000),
+            moves: false,
+            wall: 0,
+        })
+    };
+    let delete = || Request::Delete { name: "web".parse().unwrap() };
+    let refused = || Err(Refusal::Conflict("no".to_owned()));
+    let mut rows = |request: &dyn Fn() -> Request, answer: &dyn Fn() -> Result<Answer, Refusal>| {
+        let rows = (0..100).filter(|id| {
+            audit.opens(*id, Some(&caller()), &request());
+            let row = audit.row(*id, &answer(), MonoTime::default());
+            audit.answered(*id, &answer());
+            row.is_some()
+        });
+        rows.count()
+    };
+    assert_eq!(rows(&join, &refused), 10);
+    assert_eq!(rows(&join, &|| Ok(Answer::Done)), 100);
+    assert_eq!(rows(&delete, &refused), 100);
 }

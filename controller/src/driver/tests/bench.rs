@@ -209,14 +209,19 @@ impl Bench {
     }
 
     pub(super) fn ask(&mut self, request: Request) -> oneshot::Receiver<Result<Answer, Refusal>> {
+        self.ask_of(Caller { actor: "anna".into(), from: "local".into(), token: None }, request)
+    }
+
+    fn ask_of(&mut self, caller: Caller, request: Request) -> oneshot::Receiver<Result<Answer, Refusal>> {
         let (reply, answer) = oneshot::channel();
-        self.driver.ask(Ask::Request {
-            request: Box::new(request),
-            caller: Caller { actor: "anna".into(), from: "local".into() },
-            reply,
-            room: None,
-        });
+        self.driver.ask(Ask::Request { request: Box::new(request), caller, reply, room: None });
         answer
+    }
+
+    pub(super) fn turn_of(&mut self, caller: Caller, request: Request) -> Result<Answer, Refusal> {
+        let mut answer = self.ask_of(caller, request);
+        self.driver.turn_over();
+        answer.try_recv().unwrap()
     }
 
     pub(super) fn turn(&mut self, request: Request) -> Result<Answer, Refusal> {

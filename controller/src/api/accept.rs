@@ -1,0 +1,79 @@
+//! Takes connections of a listener and serves HTTP on them, the same for the socket and for TLS. Decides how many there are
+//! at a time, and how long a client may take for a request's head.
+//!
+//! Absent: who is at the other end (`caller.rs`), and the bounds of a body (`source.rs`).
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::{Extension, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::{sleep, timeout};
+
+use super::caller::Peer;
+
+/// The most connections of a listener at a time: every operator and watch has one; further ones wait in its backlog.
+const CONNECTIONS_MAX: usize = 512;
+/// The time limit for a request's head, and for an idle connection.
+const HEAD_TIME: Duration = Duration::from_secs(30);
+/// The time for requests under way when the controller stops.
+pub(super) const STOP_TIME: Duration = Duration::from_secs(1);
+/// The pause after the system refused a connection, mostly for want of open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Where clients connect.
+pub(super) trait Listener: Send + Sync + 'static {
+    /// A connection as the system gives it.
+    type Raw: Send + 'static;
+    /// What HTTP is spoken on.
+    type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Raw>> + Send;
+
+    /// Makes the stream, beside other connections. `None`: the client is not served.
+    fn prepare(&self, raw: Self::Raw) -> impl Future<Output = Option<(Self::Stream, Peer)>> + Send;
+}
+
+/// Serves until it is stopped.
+pub(super) async fn accept(listener: impl Listener, router: Router, mut stopped: watch::Receiver<()>) {
+    let (listener, places) = (Arc::new(listener), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+    let graceful = GracefulShutdown::new();
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
+    loop {
+        let next = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place.expect("the semaphore is never closed"), listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            next = next => next,
+            _ended = stopped.changed() => break,
+        };
+        let raw = match accepted {
+            Ok(raw) => raw,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept a connection to the API");
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            }
+        };
+        let (listener, router, http, watcher) =
+            (Arc::clone(&listener), router.clone(), http.clone(), graceful.watcher());
+        tokio::spawn(async move {
+            let _place = place;
+            let Some((stream, peer)) = listener.prepare(raw).await else { return };
+            let service = TowerToHyperService::new(router.layer(Extension(peer)));
+            let connection = watcher.watch(http.serve_connection(TokioIo::new(stream), service));
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection to the API broke off");
+            }
+        });
+    }
+    drop(timeout(STOP_TIME, graceful.shutdown()).await);
+}

@@ -64,6 +64,7 @@ const TABLE: &[Rule] = &[
     },
     Rule { name: "muster-template", may: &["muster-shared", "muster-intent"], never: SHELL },
     Rule { name: "muster-api", may: &["muster-shared"], never: SHELL },
+    Rule { name: "muster-picture", may: &["muster-shared", "muster-api"], never: SHELL },
     Rule {
         name: "muster-engine",
         may: &["muster-shared", "muster-intent", "muster-template", "muster-flow", "muster-api"],
@@ -116,7 +117,7 @@ const TABLE: &[Rule] = &[
     },
     Rule {
         name: "muster-cli",
-        may: &["muster-shared", "muster-template", "muster-tls", "muster-api"],
+        may: &["muster-shared", "muster-template", "muster-tls", "muster-api", "muster-picture"],
         never: &["rumqttc", "rusqlite", "tokio-postgres", "axum", "rtnetlink", "zbus"],
     },
     Rule {

@@ -7,7 +7,6 @@ mod audit;
 mod client;
 mod context;
 mod doctor;
-mod drawing;
 mod failure;
 mod flow;
 mod intent;

@@ -1,5 +1,6 @@
 //! Output on stdout: a table for people, one JSON or YAML document for machines.
 
+pub use muster_picture::words::{count, printable, word};
 use std::io::{ErrorKind, Write};
 
 use clap::ValueEnum;
@@ -165,28 +166,6 @@ fn on_one_line(value: &Value) -> String {
             .collect::<Vec<_>>()
             .join(","),
     }
-}
-
-/// A text on one line.
-pub fn word(text: &str) -> String {
-    if text.is_empty() { "-".to_owned() } else { printable(text) }
-}
-
-/// `1 resource`, `2 resources`
-pub fn count(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
-}
-
-/// Control characters escaped: what others wrote must not drive this terminal.
-pub fn printable(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
-        if c.is_control() {
-            out.extend(c.escape_default())
-        } else {
-            out.push(c)
-        }
-        out
-    })
 }
 
 /// A text of several lines, such as a script's output: each line printable, those below the first

@@ -20,6 +20,7 @@ use crate::output::{
 };
 use crate::pages::Pages;
 use crate::source::named;
+use muster_picture::words::{phase_since, span};
 
 /// Verbs.
 #[derive(Subcommand)]
@@ -121,16 +122,6 @@ const FIELDS: [&str; 19] = [
     key!(ResourceView.replaced_by),
 ];
 
-/// `node_away 35 s`, `hook pre-update 2 min 5 s`: the wait of a row, and its duration. Empty if the row does
-/// not wait.
-pub fn phase_since(phase: &str, hook: Option<&str>, seconds: u64) -> String {
-    if phase.is_empty() {
-        return String::new();
-    }
-    let hook = hook.filter(|_| phase == "hook").map(printable);
-    [Some(printable(phase)), hook, Some(span(seconds))].into_iter().flatten().collect::<Vec<_>>().join(" ")
-}
-
 /// A line for each field, then one for each failed attempt.
 fn shown(answer: &Value) -> Result<String, Failure> {
     let row: ResourceView = read(answer)?;
@@ -146,19 +137,6 @@ fn shown(answer: &Value) -> Result<String, Failure> {
         out.push_str(&format!("attempt {}: {}\n", index + 1, lines(cause, "  ")));
     }
     Ok(out)
-}
-
-/// `5 s`, `2 min 5 s`, `3 h 2 min`, `2 d 3 h`: as exact as anyone asks.
-fn span(seconds: u64) -> String {
-    const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3600), ("min", 60), ("s", 1)];
-    let first = UNITS.iter().position(|(_, size)| seconds >= *size).unwrap_or(3);
-    let parts = UNITS[first..].iter().take(2).scan(seconds, |rest, (unit, size)| {
-        let count = *rest / size;
-        *rest %= size;
-        Some((count, unit))
-    });
-    let parts = parts.enumerate().filter(|(index, (count, _))| *index == 0 || *count > 0);
-    parts.map(|(_, (count, unit))| format!("{count} {unit}")).collect::<Vec<_>>().join(" ")
 }
 
 /// Does it.
@@ -217,23 +195,6 @@ impl Signal {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn spans() {
-        for (seconds, wanted) in [
-            (0, "0 s"),
-            (59, "59 s"),
-            (60, "1 min"),
-            (125, "2 min 5 s"),
-            (3600, "1 h"),
-            (10_925, "3 h 2 min"),
-            (86_400, "1 d"),
-            (90_061, "1 d 1 h"),
-            (u64::MAX, "213503982334601 d 7 h"),
-        ] {
-            assert_eq!(span(seconds), wanted);
-        }
-    }
 
     #[test]
     fn a_list_says_what_each_waits_for_and_since_when() {

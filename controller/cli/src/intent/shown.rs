@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::{Column, cell, fields, key, object, printable, read, rows, table, word};
-use crate::topology::point;
+use muster_picture::network::point;
 
 const RETRY_IN: &str = key!(IntentView.retry_in);
 const WAITS_FOR: &str = key!(IntentView.waits_for);

@@ -1,5 +1,5 @@
-//! A graph as an SVG document that needs nothing else: boxes in colours, lines between them, a
-//! legend, tooltips.
+//! A graph as an SVG document that needs nothing else: boxes in colours, lines between them, a legend, tooltips. It has no
+//! style sheet, so it may stand in a page whose policy allows none.
 //!
 //! Absent: the places of the boxes (`drawing/layout.rs`), and what a box shows (`stack/graph.rs`, `topology.rs`).
 
@@ -27,9 +27,9 @@ const STEP: f64 = 5.0;
 /// Characters that fit a box, in the large and the small size, and the legend.
 const FITS: [usize; 3] = [27, 33, 80];
 
-const STYLE: &str = "text{font-family:sans-serif;font-size:10px;fill:#263238}.t{font-size:16px;font-weight:bold}\
-.n{font-size:12px;font-weight:bold}path{fill:none;stroke-width:1.3}.w{stroke-width:2.6}.o{stroke-dasharray:5 3}\
-g:hover>rect{stroke-width:3}";
+/// The line around a box and between two; a wide one shows a way.
+const THIN: &str = "1.3";
+const WIDE: &str = "2.6";
 
 /// The content of a picture.
 pub struct Drawing {
@@ -72,12 +72,10 @@ pub struct Look {
 impl Look {
     /// Attributes of an element; markers are named by their colour.
     fn attributes(&self) -> String {
-        let mut out = format!("stroke=\"{}\"", self.stroke);
-        match (self.is_dashed, self.is_wide) {
-            (true, true) => out += " class=\"o w\"",
-            (true, false) => out += " class=\"o\"",
-            (false, true) => out += " class=\"w\"",
-            (false, false) => {}
+        let width = if self.is_wide { WIDE } else { THIN };
+        let mut out = format!("stroke=\"{}\" stroke-width=\"{width}\"", self.stroke);
+        if self.is_dashed {
+            out += " stroke-dasharray=\"5 3\"";
         }
         if self.has_arrow {
             out += &format!(" marker-end=\"url(#a{})\"", self.stroke.trim_start_matches('#'));
@@ -97,20 +95,22 @@ impl Drawing {
         let height = foot + ENTRY * whole(self.legend.len()) + MARGIN / 2.0;
         let title = escaped(&self.title);
         let mut out = format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\">\n\
-             <title>{title}</title>\n<style>{STYLE}</style>\n<defs>{}</defs>\n\
-             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n<text class=\"t\" x=\"{MARGIN}\" y=\"28\">{title}</text>\n",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
+             role=\"img\" font-family=\"sans-serif\" font-size=\"10\" fill=\"#263238\">\n\
+             <title>{title}</title>\n<defs>{}</defs>\n\
+             <rect width=\"100%\" height=\"100%\" fill=\"#ffffff\"/>\n\
+             <text font-size=\"16\" font-weight=\"bold\" x=\"{MARGIN}\" y=\"28\">{title}</text>\n",
             self.markers()
         );
         let mut put = |text: String| writeln!(out, "{text}").expect("writing to a String does not fail");
         if let Some(note) = note {
-            put(format!("<text x=\"{MARGIN}\" y=\"46\" style=\"fill:#b71c1c\">{}</text>", escaped(&note)));
+            put(format!("<text x=\"{MARGIN}\" y=\"46\" fill=\"#b71c1c\">{}</text>", escaped(&note)));
         }
         put(format!("<g transform=\"translate({MARGIN} {})\">", HEAD + MARGIN));
         for ((line, bends), aside) in self.lines.iter().zip(&laid.bends).zip(beside(&ends)) {
             let (from, to) = (laid.boxes[line.from], laid.boxes[line.to]);
             put(format!(
-                "<path {} d=\"{}\"><title>{}</title></path>",
+                "<path fill=\"none\" {} d=\"{}\"><title>{}</title></path>",
                 line.look.attributes(),
                 way(from, bends, to, aside),
                 escaped(&line.tooltip)
@@ -161,7 +161,7 @@ impl Drawing {
         let marker = |colour: &&str| {
             format!(
                 "<marker id=\"a{}\" viewBox=\"0 0 8 8\" refX=\"8\" refY=\"4\" markerWidth=\"8\" markerHeight=\"8\" \
-                 markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\" style=\"fill:{colour}\"/></marker>",
+                 markerUnits=\"userSpaceOnUse\" orient=\"auto\"><path d=\"M0 0 8 4 0 8z\" fill=\"{colour}\"/></marker>",
                 colour.trim_start_matches('#')
             )
         };
@@ -208,16 +208,17 @@ fn boxed(shape: &Shape, (x, y): Point) -> String {
         shape.look.attributes()
     );
     for (n, text) in shape.text.iter().enumerate() {
-        let (class, fits) = if n == 0 { (" class=\"n\"", FITS[0]) } else { ("", FITS[1]) };
+        let (size, fits) =
+            if n == 0 { (" font-size=\"12\" font-weight=\"bold\"", FITS[0]) } else { ("", FITS[1]) };
         let (x, y) = (left + 8.0, top + 17.0 + 14.0 * whole(n));
-        out += &format!("<text{class} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escaped(&cut(text, fits)));
+        out += &format!("<text{size} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escaped(&cut(text, fits)));
     }
     out + "</g>"
 }
 
 fn entry(look: &Look, text: &str, y: f64) -> String {
     let mark = if look.fill.is_empty() {
-        format!("<path d=\"M{MARGIN} {}h26\" {}/>", y - 3.5, look.attributes())
+        format!("<path fill=\"none\" d=\"M{MARGIN} {}h26\" {}/>", y - 3.5, look.attributes())
     } else {
         let (top, fill) = (y - 10.0, look.fill);
         format!(

@@ -2,6 +2,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
+fn picture(answer: &Value) -> Picture {
+    Picture::of(&serde_json::from_value(answer.clone()).unwrap())
+}
+
 fn answer() -> Value {
     let row = |id: &str, name: &str, role: &str, status: &str, phase: &str| {
         json!({"id": id, "name": name, "physical_id": format!("p{id}"), "type": "Muster::File", "node": "web-1", "role": role,
@@ -37,31 +41,13 @@ fn hostile() -> Value {
 }
 
 #[test]
-fn the_table_has_what_is_needed_above_what_needs_it() {
-    let mut answer = answer();
-    answer["nodes"][2]["phase"] = json!("hook");
-    answer["nodes"][2]["hook"] = json!("pre-create");
-    assert_eq!(
-        table(&Picture::of(&read(&answer).unwrap())),
-        "\
-RESOURCE         NODE   STATE                             NEEDS
-net              web-1  CREATE COMPLETE                   -
-motd             web-1  CREATE IN_PROGRESS, running 35 s  net
-motd (clean-up)  web-1  CREATE COMPLETE                   net
-zone             web-1  INIT, hook pre-create 0 s         motd
-"
-    );
-    assert_eq!(table(&Picture::of(&GraphView::default())), "RESOURCE  NODE  STATE  NEEDS\n");
-}
-
-#[test]
 fn dot() {
-    insta::assert_snapshot!(dot::document(&Picture::of(&read(&answer()).unwrap())));
+    insta::assert_snapshot!(picture(&answer()).dot());
 }
 
 #[test]
 fn nothing_breaks_out_of_a_quoted_string_of_dot() {
-    let text = dot::document(&Picture::of(&read(&hostile()).unwrap()));
+    let text = picture(&hostile()).dot();
     for line in text.lines() {
         let mut quoted = false;
         let mut escaped = false;
@@ -81,12 +67,12 @@ fn nothing_breaks_out_of_a_quoted_string_of_dot() {
 
 #[test]
 fn svg() {
-    insta::assert_snapshot!(drawing(&Picture::of(&read(&answer()).unwrap())).svg());
+    insta::assert_snapshot!(picture(&answer()).svg());
 }
 
 #[test]
 fn nothing_breaks_out_of_a_text_of_svg() {
-    let text = drawing(&Picture::of(&read(&hostile()).unwrap())).svg();
+    let text = picture(&hostile()).svg();
     assert!(!text.contains("<script") && !text.contains('\u{1b}') && !text.contains('\u{fffe}'), "{text}");
     assert!(text.contains("&lt;/title&gt;&lt;script&gt;&amp;&#39;"), "{text}");
     let opened = text.matches("<g>").count();
@@ -103,7 +89,7 @@ fn a_large_graph_is_drawn_in_part_and_says_so() {
     let edge = |index: usize| json!({"resource_id": (index % 30).to_string(), "needed_by": (30 + index / 30).to_string()});
     let answer = json!({"name": "web", "nodes": (0..5000).map(row).collect::<Vec<_>>(),
         "edges": (0..20_000).map(edge).collect::<Vec<_>>()});
-    let text = drawing(&Picture::of(&read(&answer).unwrap())).svg();
+    let text = picture(&answer).svg();
     assert!(text.contains("1000 of 5000 resources are drawn"), "{}", &text[..2000]);
     assert!(text.contains("5000 of ") && text.contains("arrows are drawn"));
     assert!(text.contains(">r04999<"), "what failed is drawn");

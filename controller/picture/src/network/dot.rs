@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::{COLOURS, Picture};
-use crate::stack::graph::dot::quoted;
+use crate::stack::dot::quoted;
 
 /// The whole document.
 pub fn document(picture: &Picture) -> String {

@@ -12,6 +12,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::resource::ResourceView;
+
 /// `node list -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -75,6 +77,17 @@ pub struct LostView {
     pub node: String,
     /// Why it could not be cleaned up when the node came back; else empty.
     pub reason: String,
+}
+
+/// What a stack has on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NodeResourceView {
+    /// The stack.
+    pub stack: String,
+    /// The resource, as in a list of the stack's.
+    #[serde(flatten)]
+    pub resource: ResourceView,
 }
 
 /// `node drift -o json`: a resource that is not as it was made.

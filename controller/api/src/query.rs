@@ -40,10 +40,21 @@ pub struct EventPage {
     /// The number that the page begins after; `marker` is another name of it.
     #[serde(default, alias = "marker")]
     pub after: u64,
+    /// Events before this number, the newest first.
+    pub before: Option<u64>,
     /// Of the stack, which may be gone.
     pub id: Option<u64>,
     /// The most events in the answer.
     pub limit: Option<usize>,
+}
+
+/// GET /v1/stacks/{stack}/graph
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Graph {
+    /// One row for each type in place of each resource: a large stack at a glance.
+    #[serde(default)]
+    pub by_type: bool,
 }
 
 /// GET /v1/stacks/{stack}/resources
@@ -77,6 +88,32 @@ pub struct NodePage {
     pub facts: bool,
 }
 
+/// GET /v1/counts/nodes
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeCounts {
+    /// Only nodes like this; all, if it is empty.
+    #[serde(default)]
+    pub selector: String,
+    /// What is counted.
+    #[serde(default)]
+    pub by: CountBy,
+}
+
+/// A property of nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[schemars(inline)]
+pub enum CountBy {
+    /// online, offline, …
+    #[default]
+    State,
+    /// The version of their agents.
+    Version,
+    /// Whether a resource there has drifted: `drifted` or `as desired`.
+    Drift,
+}
+
 /// GET /v1/nodes/{node}
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -93,6 +130,8 @@ pub struct AuditPage {
     /// Rows after this number.
     #[serde(default)]
     pub after: u64,
+    /// Rows before this number, the newest first.
+    pub before: Option<u64>,
     /// Rows of this time and later, RFC 3339.
     pub since: Option<String>,
     /// Rows that are no older than so many seconds.
@@ -218,4 +257,6 @@ pub struct Topology {
     pub intents: Option<usize>,
     /// The way of this intent alone.
     pub key: Option<String>,
+    /// Bridges of this node alone, with their links and hosts.
+    pub node: Option<String>,
 }

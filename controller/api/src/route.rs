@@ -11,8 +11,8 @@ use crate::intent::{
     IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
 };
 use crate::node::{
-    ChangeLabels, CreateToken, DriftView, FactsView, Maintenance, MoveNode, NodeMoved, NodeRemoved, NodeView,
-    TokenCreated, TokenRevoked, TokenRow,
+    ChangeLabels, CreateToken, DriftView, FactsView, Maintenance, MoveNode, NodeMoved, NodeRemoved,
+    NodeResourceView, NodeView, TokenCreated, TokenRevoked, TokenRow,
 };
 use crate::preview::PreviewView;
 use crate::query;
@@ -22,7 +22,7 @@ use crate::stack::{
     Begun, CreateStack, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView,
     SteerRollout, TemplateView, UpdateStack,
 };
-use crate::user::{CreateUser, Role, UserCreated, UserRevoked, UserRow};
+use crate::user::{CallerView, CreateUser, Role, UserCreated, UserRevoked, UserRow};
 
 /// A method of HTTP that the API takes.
 #[allow(missing_docs, reason = "as in HTTP")]
@@ -168,7 +168,8 @@ routes! {
     ShowTemplate: get("/v1/stacks/{stack}/template", "Shows the template of a revision")
         .query::<query::OfRevision>().answers::<TemplateView>();
     ShowOutputs: get("/v1/stacks/{stack}/outputs", "Shows a stack's outputs").answers::<Vec<OutputView>>();
-    ShowGraph: get("/v1/stacks/{stack}/graph", "Shows which resource needs which").answers::<GraphView>();
+    ShowGraph: get("/v1/stacks/{stack}/graph", "Shows which resource needs which")
+        .query::<query::Graph>().answers::<GraphView>();
     ListRevisions: get("/v1/stacks/{stack}/revisions", "Lists a stack's revisions").answers::<Vec<RevisionRow>>();
     ListFailures: get("/v1/stacks/{stack}/failures", "Lists what failed in the last operation")
         .answers::<Vec<FailureView>>();
@@ -187,6 +188,7 @@ routes! {
     ListTokens: get("/v1/tokens", "Lists join tokens").answers::<Vec<TokenRow>>();
     CreateToken: post("/v1/tokens", "Makes a join token").takes::<CreateToken>().answers::<TokenCreated>().with(201);
     RevokeToken: delete("/v1/tokens/{id}", "Revokes a join token").answers::<TokenRevoked>();
+    ShowCaller: get("/v1/caller", "Says who asks, and with which role").answers::<CallerView>();
     ListAudit: get("/v1/audit", "Lists who asked for which change, oldest first")
         .query::<query::AuditPage>().answers::<Vec<AuditRow>>();
     CreateUser: post("/v1/users", "Makes a user, whose token is shown this once")
@@ -194,8 +196,8 @@ routes! {
     ListUsers: get("/v1/users", "Lists users").answers::<Vec<UserRow>>().for_admins();
     RevokeUser: delete("/v1/users/{user}", "Revokes a user").answers::<UserRevoked>().for_admins();
     ListNodes: get("/v1/nodes", "Lists nodes").query::<query::NodePage>().answers::<Vec<NodeView>>();
-    CountNodes: get("/v1/counts/nodes", "Counts nodes by state")
-        .query::<query::NodePage>().answers::<std::collections::BTreeMap<String, u64>>();
+    CountNodes: get("/v1/counts/nodes", "Counts nodes by state, or by another property")
+        .query::<query::NodeCounts>().answers::<std::collections::BTreeMap<String, u64>>();
     ShowNode: get("/v1/nodes/{node}", "Shows a node").query::<query::OneNode>().answers::<NodeView>();
     ChangeLabels: patch("/v1/nodes/{node}", "Sets and removes labels").takes::<ChangeLabels>().answers::<NodeView>();
     RemoveNode: delete("/v1/nodes/{node}", "Forgets a node").answers::<NodeRemoved>();
@@ -205,6 +207,8 @@ routes! {
     SetMaintenance: post("/v1/nodes/{node}/maintenance", "Holds a node's jobs back, or lets them go on")
         .takes::<Maintenance>().answers::<NodeView>();
     ShowFacts: get("/v1/nodes/{node}/facts", "Shows what a node told of itself").answers::<FactsView>();
+    ListNodeResources: get("/v1/nodes/{node}/resources", "Lists what stacks have on a node; of very much the first by stack")
+        .answers::<Vec<NodeResourceView>>();
     ListDrift: get("/v1/drift", "Lists resources that are not as they were made")
         .query::<query::OnNode>().answers::<Vec<DriftView>>();
     ApplyFlows: post("/v1/flows", "Applies a flow file")

@@ -50,6 +50,16 @@ impl FromStr for Role {
     }
 }
 
+/// Who asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct CallerView {
+    /// A user of the site, or of the controller's machine.
+    pub name: String,
+    /// What they may do.
+    pub role: Role,
+}
+
 /// POST /v1/users
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

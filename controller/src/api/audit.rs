@@ -21,11 +21,11 @@ pub async fn list(
     api: Api,
     asked: Result<Query<AuditPage>, QueryRejection>,
 ) -> Result<Json<Vec<AuditRow>>, ApiError> {
-    let AuditPage { after, since, age, user, limit } = super::query(asked)?;
+    let AuditPage { after, before, since, age, user, limit } = super::query(asked)?;
     let begin = age.map(|age| OffsetDateTime::now_utc() - Duration::from_secs(age.into()));
     let since = since.as_deref().map(utc).transpose()?.max(begin.map(rfc3339));
     let limit = limit.unwrap_or(PAGE).clamp(1, PAGE);
-    let query = AuditQuery { after, since, user, limit };
+    let query = AuditQuery { after, before, since, user, limit };
     Ok(Json(api.read(move |reader| reader.audit(&query)).await?))
 }
 

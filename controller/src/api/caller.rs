@@ -58,8 +58,8 @@ impl FromRequestParts<Api> for Api {
         else {
             return Err(ApiError::internal("the controller does not know who asks for what"));
         };
-        let caller = match peer {
-            Peer::Local(caller) => caller.clone(),
+        let (caller, role) = match peer {
+            Peer::Local(caller) => (caller.clone(), Role::Admin),
             Peer::Remote(address) => {
                 let token = bearer(parts).ok_or_else(|| {
                     ApiError::unauthorized("this needs a user's token: 'muster login', or MUSTER_TOKEN")
@@ -67,7 +67,7 @@ impl FromRequestParts<Api> for Api {
                 admitted(api, token, *address, (*needs, parts.uri.path())).await?
             }
         };
-        Ok(Api { driver: api.driver.of(caller), ..api.clone() })
+        Ok(Api { driver: api.driver.of(caller), role, ..api.clone() })
     }
 }
 
@@ -84,7 +84,7 @@ async fn admitted(
     token: UserToken,
     address: IpAddr,
     (Needs(operation, needed), path): (Needs, &str),
-) -> Result<Caller, ApiError> {
+) -> Result<(Caller, Role), ApiError> {
     let (hash, name) = (token.digest(), token.name.clone());
     let role = api.driver.query(move |site| site.user_role(&token.name, &hash, now())).await?;
     let role = match role {
@@ -99,7 +99,7 @@ async fn admitted(
     };
     let caller = Caller { actor: name, from: address.to_string(), token: Some(hash) };
     if role >= needed {
-        return Ok(caller);
+        return Ok((caller, role));
     }
     let why = format!("needs role {}: {} has role {}", needed.as_str(), caller.actor, role.as_str());
     api.driver.of(caller).not_let_in(format!("{operation:?}"), path, &why);

@@ -185,7 +185,7 @@ pub async fn topology(
     api: Api,
     asked: Result<Query<Topology>, QueryRejection>,
 ) -> Result<Json<TopologyView>, ApiError> {
-    let Topology { intents, key } = query(asked)?;
+    let Topology { intents, key, node } = query(asked)?;
     let most = intents.unwrap_or(0).min(DRAWN_MAX);
     let found = api.driver.query(move |site| {
         let views = match &key {
@@ -200,7 +200,22 @@ pub async fn topology(
         Ok::<_, muster_engine::Refusal>((site.topology(), views))
     });
     let (topology, views) = found.await??;
-    blocking(move || Ok(Json(topology_view(topology, &views)))).await
+    let shown = move || {
+        let mut network = topology_view(topology, &views);
+        if let Some(node) = &node {
+            around(&mut network, node);
+        }
+        Ok(Json(network))
+    };
+    blocking(shown).await
+}
+
+/// Leaves what touches this node.
+fn around(network: &mut TopologyView, node: &str) {
+    let is_there = |device: &str| device.split_once('/').is_some_and(|(at, _)| at == node);
+    network.devices.retain(|bridge| is_there(&bridge.device));
+    network.links.retain(|link| is_there(&link.from.device) || is_there(&link.to.device));
+    network.hosts.retain(|host| is_there(&host.location.device));
 }
 
 fn taken(answer: Answer) -> Result<Json<IntentsTaken>, ApiError> {

@@ -42,6 +42,7 @@ use axum::{Extension, Json, Router};
 use muster_api::openapi;
 use muster_api::route::{Method, Operation, ROUTES, Route};
 use muster_api::site::Version;
+use muster_api::user::Role;
 use muster_engine::View;
 use muster_shared::StackName;
 use muster_shared::join::BrokerAccess;
@@ -125,6 +126,8 @@ struct Api {
     stopped: watch::Receiver<()>,
     /// When this controller became the active one.
     since: OffsetDateTime,
+    /// Of whoever asks.
+    role: Role,
 }
 
 impl Api {
@@ -139,7 +142,19 @@ impl Api {
         let room = Arc::new(Semaphore::new(BODIES_MAX * config.body_max.div_ceil(source::KIB)));
         let (reads, patience) = (Arc::new(Semaphore::new(READS_MAX)), STALL_MAX);
         let since = OffsetDateTime::now_utc();
-        Self { driver, reader, pki, config: Arc::new(config), bodies, room, reads, patience, stopped, since }
+        Self {
+            driver,
+            reader,
+            pki,
+            config: Arc::new(config),
+            bodies,
+            room,
+            reads,
+            patience,
+            stopped,
+            since,
+            role: Role::Viewer,
+        }
     }
 
     /// Looks at a stack.
@@ -207,6 +222,7 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::CreateUser => on(method, user::create),
         Operation::ListUsers => on(method, user::list),
         Operation::RevokeUser => on(method, user::revoke),
+        Operation::ShowCaller => on(method, user::caller),
         Operation::ListAudit => on(method, audit::list),
         Operation::ListStacks => on(method, stack::list),
         Operation::CreateStack => on(method, stack::create),
@@ -242,6 +258,7 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::MoveNode => on(method, node::change_site),
         Operation::SetMaintenance => on(method, node::maintenance),
         Operation::ShowFacts => on(method, node::facts),
+        Operation::ListNodeResources => on(method, node::resources),
         Operation::ListDrift => on(method, node::drift),
         Operation::ApplyFlows => on(method, flow::apply),
         Operation::ShowFlowOperation => on(method, flow::operation),

@@ -12,9 +12,9 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query};
 use muster_api::node::{
     ChangeLabels, DriftView, FactsView, LinkCounters, LinkFactsView, Maintenance, MoveNode, NodeMoved,
-    NodeRemoved, NodeView,
+    NodeRemoved, NodeResourceView, NodeView,
 };
-use muster_api::query::{NodePage, OnNode, OneNode};
+use muster_api::query::{CountBy, NodeCounts, NodePage, OnNode, OneNode};
 use muster_engine::view::KnownNode;
 use muster_engine::{Answer, Request, View};
 use muster_shared::NodeId;
@@ -88,18 +88,28 @@ async fn last_seen(api: &Api, nodes: &mut [NodeView]) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// GET /v1/counts/nodes?selector=: the number of nodes in each state.
+/// GET /v1/counts/nodes?selector=&by=: how many nodes there are, by one property of them.
 pub async fn count(
     api: Api,
-    asked: Result<Query<NodePage>, QueryRejection>,
+    asked: Result<Query<NodeCounts>, QueryRejection>,
 ) -> Result<Json<BTreeMap<String, u64>>, ApiError> {
-    let selector: Selector = query(asked)?.selector.parse().map_err(ApiError::invalid)?;
+    let NodeCounts { selector, by } = query(asked)?;
+    let selector: Selector = selector.parse().map_err(ApiError::invalid)?;
     let known = api.driver.query(|site| site.known_nodes()).await?;
     let count = move || {
-        let mut counts = BTreeMap::from([("total".to_owned(), 0), ("online".to_owned(), 0)]);
+        let mut counts = BTreeMap::from([("total".to_owned(), 0)]);
+        if by == CountBy::State {
+            counts.insert("online".to_owned(), 0);
+        }
         for node in known.into_iter().filter(|node| node.is_meant(&selector)) {
             *counts.entry("total".to_owned()).or_default() += 1;
-            *counts.entry(node.view.state).or_default() += 1;
+            let property = match by {
+                CountBy::State => node.view.state,
+                CountBy::Version => node.view.agent_version,
+                CountBy::Drift if node.view.drifted > 0 => "drifted".to_owned(),
+                CountBy::Drift => "as desired".to_owned(),
+            };
+            *counts.entry(property).or_default() += 1;
         }
         counts
     };
@@ -198,6 +208,14 @@ pub async fn facts(api: Api, Path(name): Path<String>) -> Result<Json<FactsView>
         | Answer::Intents { .. }
         | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what the node is")),
     }
+}
+
+/// GET /v1/nodes/{node}/resources: what stacks have there.
+pub async fn resources(api: Api, Path(name): Path<String>) -> Result<Json<Vec<NodeResourceView>>, ApiError> {
+    let node = node_name(name)?;
+    // A name that no node has is an error, not an empty list.
+    let Json(_) = one(&api, &node).await?;
+    Ok(Json(api.driver.query(move |site| site.resources_on(&node)).await?))
 }
 
 /// GET /v1/drift: resources with drift.

@@ -8,13 +8,13 @@ use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query};
 use axum::http::StatusCode;
-use muster_api::query::{EventPage, OfRevision, StackPage};
+use muster_api::query::{EventPage, Graph, OfRevision, StackPage};
 use muster_api::resource::GraphView;
 use muster_api::stack::{
     Begun, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView, SteerRollout,
     TemplateView,
 };
-use muster_engine::{Answer, Request};
+use muster_engine::{Answer, Request, View};
 use muster_shared::StackName;
 
 use super::error::ApiError;
@@ -179,9 +179,17 @@ pub async fn template(
 }
 
 /// GET /v1/stacks/{stack}/graph
-pub async fn graph(api: Api, Path(name): Path<String>) -> Result<Json<GraphView>, ApiError> {
-    let name = stack_name(name)?;
-    api.look(&name, |site, name| site.graph_view(name)).await.map(Json)
+pub async fn graph(
+    api: Api,
+    Path(name): Path<String>,
+    asked: Result<Query<Graph>, QueryRejection>,
+) -> Result<Json<GraphView>, ApiError> {
+    let (name, Graph { by_type }) = (stack_name(name)?, query(asked)?);
+    let look = move |site: View<'_>, name: &StackName| match by_type {
+        true => site.graph_by_type(name),
+        false => site.graph_view(name),
+    };
+    api.look(&name, look).await.map(Json)
 }
 
 /// GET /v1/stacks/{stack}/revisions
@@ -203,7 +211,7 @@ pub async fn events(
     Path(name): Path<String>,
     asked: Result<Query<EventPage>, QueryRejection>,
 ) -> Result<Json<Vec<EventRow>>, ApiError> {
-    let (name, EventPage { after, id, limit }) = (stack_name(name)?, query(asked)?);
+    let (name, EventPage { after, before, id, limit }) = (stack_name(name)?, query(asked)?);
     let limit = super::limit(limit)?.min(EVENTS_MAX);
     let found = {
         let name = name.clone();
@@ -214,7 +222,7 @@ pub async fn events(
         // The engine's error suggests similar names.
         None => api.look(&name, |site, name| site.stack_id(name)).await?,
     };
-    Ok(Json(api.read(move |reader| reader.events(id, after, limit)).await?))
+    Ok(Json(api.read(move |reader| reader.events(id, after, before, limit)).await?))
 }
 
 async fn current(api: &Api, name: &StackName) -> Result<StackView, ApiError> {

@@ -8,7 +8,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::Path;
 use axum::http::StatusCode;
-use muster_api::user::{CreateUser, UserCreated, UserRevoked, UserRow};
+use muster_api::user::{CallerView, CreateUser, UserCreated, UserRevoked, UserRow};
 use muster_engine::Request;
 use muster_engine::record::UserRecord;
 use muster_shared::user_token::UserToken;
@@ -20,6 +20,11 @@ use crate::random::{NoRandom, random};
 
 /// A year: who works here longer gets another token.
 const TTL_MAX: u64 = 365 * 86_400;
+
+/// GET /v1/caller
+pub async fn caller(api: Api) -> Json<CallerView> {
+    Json(CallerView { name: api.driver.caller().actor.clone(), role: api.role })
+}
 
 /// POST /v1/users
 pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<UserCreated>), ApiError> {

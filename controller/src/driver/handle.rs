@@ -85,6 +85,11 @@ impl DriverHandle {
         Self { caller, ..self.clone() }
     }
 
+    /// Whoever asks.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
     /// Carries out the caller's wish; answered once it is durable.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ const REMOVED_AT_ONCE: i64 = 10;
 pub struct AuditQuery {
     /// Rows after this number.
     pub after: u64,
+    /// Rows before this number, the newest first. `None`: the oldest come first.
+    pub before: Option<u64>,
     /// Rows of this time and later, RFC 3339 UTC.
     pub since: Option<String>,
     /// Rows of this actor.
@@ -54,29 +56,27 @@ fn kept_from(now: &str, days: u32) -> Option<String> {
 }
 
 impl Reader {
-    /// Rows of the audit, oldest first.
+    /// Rows of the audit.
     ///
     /// # Errors
     /// [`StoreError`]
     pub fn audit(&self, query: &AuditQuery) -> Result<Vec<AuditRow>, StoreError> {
-        let AuditQuery { after, since, user, limit } = query;
+        let AuditQuery { after, before, since, user, limit } = query;
         let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
         self.with(|db| {
             // Each has its index: whoever follows asks again and again.
-            let sql = match user {
-                Some(_) => {
-                    "SELECT number, at, actor, came_from, action, target, what, result FROM audit
-                     WHERE actor = ?3 AND number > ?1 AND at >= ?2 ORDER BY number LIMIT ?4"
-                }
-                None => {
-                    "SELECT number, at, actor, came_from, action, target, what, result FROM audit
-                     WHERE ?3 = '' AND number > ?1 AND at >= ?2
-                         AND number >= (SELECT number FROM audit WHERE at >= ?2 ORDER BY at LIMIT 1)
-                     ORDER BY number LIMIT ?4"
-                }
+            let of_whom = match user {
+                Some(_) => "actor = ?3",
+                None => "?3 = '' AND number >= (SELECT number FROM audit WHERE at >= ?2 ORDER BY at LIMIT 1)",
             };
+            let order = if before.is_some() { "DESC" } else { "ASC" };
+            let sql = format!(
+                "SELECT number, at, actor, came_from, action, target, what, result FROM audit
+                 WHERE {of_whom} AND number > ?1 AND number < ?5 AND at >= ?2 ORDER BY number {order} LIMIT ?4"
+            );
+            let before = before.map_or(i64::MAX, int);
             let (since, user) = (since.as_deref().unwrap_or_default(), user.as_deref().unwrap_or_default());
-            db.all(sql, values![int(*after), since, user, limit], |row| {
+            db.all(&sql, values![int(*after), since, user, limit, before], |row| {
                 Ok(AuditRow {
                     number: row.get(0)?,
                     at: row.get(1)?,
@@ -128,6 +128,9 @@ mod tests {
             assert_eq!(found(AuditQuery::default()), all);
             assert_eq!(found(AuditQuery { after: 1, ..AuditQuery::default() }), all[1..]);
             assert_eq!(found(AuditQuery { user: Some("ben".into()), ..AuditQuery::default() }), all[1..2]);
+            let newest = |before| found(AuditQuery { before: Some(before), ..AuditQuery::default() });
+            assert_eq!(newest(u64::MAX), [row(3, "anna", "db"), row(2, "ben", "db"), row(1, "anna", "web")]);
+            assert_eq!(newest(2), all[..1]);
             let since = Some("2999-01-01T00:00:00.000Z".into());
             assert_eq!(found(AuditQuery { since, ..AuditQuery::default() }), []);
             let limited = reader.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).unwrap();

@@ -128,12 +128,22 @@ impl Reader {
     ///
     /// # Errors
     /// [`StoreError`]
-    pub fn events(&self, stack: u64, after: u64, limit: usize) -> Result<Vec<EventRow>, StoreError> {
+    pub fn events(
+        &self,
+        stack: u64,
+        after: u64,
+        before: Option<u64>,
+        limit: usize,
+    ) -> Result<Vec<EventRow>, StoreError> {
         self.with(|db| {
-            let sql = "SELECT number, time, resource, physical_id, action, status, reason FROM events
-                 WHERE stack_id = ?1 AND number > ?2 ORDER BY number LIMIT ?3";
+            let order = if before.is_some() { "DESC" } else { "ASC" };
+            let sql = format!(
+                "SELECT number, time, resource, physical_id, action, status, reason FROM events
+                 WHERE stack_id = ?1 AND number > ?2 AND number < ?4 ORDER BY number {order} LIMIT ?3"
+            );
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            db.all(sql, values![int(stack), int(after), limit], |row| {
+            let before = before.map_or(i64::MAX, int);
+            db.all(&sql, values![int(stack), int(after), limit, before], |row| {
                 Ok(EventRow {
                     number: row.get(0)?,
                     time: row.get(1)?,

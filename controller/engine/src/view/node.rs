@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use muster_api::node::{DriftView, LostView, NodeView};
+use muster_api::node::{DriftView, LostView, NodeResourceView, NodeView};
 use muster_shared::model::Facts;
 use muster_shared::seal::SealPublic;
-use muster_shared::{NodeId, Rate};
+use muster_shared::{NodeId, Rate, StackName};
 use muster_template::{Selector, fact, facts_by_name};
 use serde_json::{Map, Value};
 
 use crate::node::{Node, NodeKey};
-use crate::phase::Phase;
+use crate::phase::{NeededBy, Phase};
 use crate::row::{Row, Slot};
 use crate::site::NodeState;
 use crate::view::View;
@@ -21,6 +21,9 @@ const LOST_SHOWN: usize = 1000;
 
 /// Drifted resources in one answer. 'node list' has their number.
 const DRIFTS_SHOWN: usize = 10_000;
+
+/// Resources of one node in one answer. 'node list' has their number.
+const ON_NODE_SHOWN: usize = 1000;
 
 /// A node and its facts.
 #[derive(Clone, Debug)]
@@ -149,6 +152,26 @@ impl View<'_> {
         views.sort_by(|a, b| (&a.node, &a.stack, &a.resource).cmp(&(&b.node, &b.stack, &b.resource)));
         views.truncate(DRIFTS_SHOWN);
         views
+    }
+
+    /// What stacks have on a node, by stack and name; the first of very many. Nothing, if there is no such node.
+    pub fn resources_on(&self, node: &NodeId) -> Vec<NodeResourceView> {
+        let Some(key) = self.graph.nodes.find(node) else { return Vec::new() };
+        let mut rows: Vec<(&StackName, &str, Slot)> = Vec::new();
+        for slot in self.graph.nodes[key].rows.iter() {
+            let row = &self.graph.rows[*slot];
+            if let Some(stack) = self.graph.stacks.get(&row.stack).filter(|_| !row.is_lost()) {
+                rows.push((&stack.name, &row.name, *slot));
+            }
+        }
+        rows.sort_unstable();
+        rows.truncate(ON_NODE_SHOWN);
+        let view = |(name, _, slot): (&StackName, &str, Slot)| {
+            let stack = self.graph.stacks.named(name)?;
+            let resource = self.resource_view(stack, slot, &NeededBy::new());
+            Some(NodeResourceView { stack: name.to_string(), resource })
+        };
+        rows.into_iter().filter_map(view).collect()
     }
 
     /// Number of drifted rows on each node, without lost rows.

@@ -10,6 +10,7 @@
 mod accept;
 mod audit;
 mod caller;
+mod console;
 mod defaults;
 pub mod error;
 mod existing;

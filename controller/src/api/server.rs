@@ -111,7 +111,7 @@ pub fn serve(
     pki: Arc<Pki>,
 ) -> Result<ApiHandle, SocketError> {
     let site = config.site.clone();
-    socket.serve(site, |stopped| router(Api::new(config, driver, reader, pki, stopped)))
+    socket.serve(site, |stopped| super::console::with(router(Api::new(config, driver, reader, pki, stopped))))
 }
 
 impl Socket {

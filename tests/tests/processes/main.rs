@@ -7,6 +7,8 @@ mod audit;
 mod away;
 mod bad_input;
 mod brokers;
+mod browser;
+mod console;
 mod content;
 mod cut_off;
 mod deployments;

@@ -1,0 +1,263 @@
+//! What all pages share: head, navigation and foot, and the parts that pages are made of. Every text goes through `maud`, which
+//! escapes it: what a node, a template or a neighbour calls itself is shown as text.
+//!
+//! Absent: what a page shows (`page/`).
+
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
+use axum::response::{IntoResponse, Response};
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use muster_api::user::Role;
+
+use crate::client::Problem;
+use crate::login::Visitor;
+
+/// The pages in the navigation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Section {
+    Fleet,
+    Stacks,
+    Rollouts,
+    Devices,
+    Network,
+    Intents,
+    Audit,
+}
+
+const SECTIONS: [(Section, &str, &str); 7] = [
+    (Section::Fleet, "Fleet", "/console"),
+    (Section::Stacks, "Stacks", "/console/stacks"),
+    (Section::Rollouts, "Rollouts", "/console/rollouts"),
+    (Section::Devices, "Flow tables", "/console/devices"),
+    (Section::Network, "Network", "/console/network"),
+    (Section::Intents, "Intents", "/console/intents"),
+    (Section::Audit, "Audit", "/console/audit"),
+];
+
+/// A page.
+pub struct Page {
+    pub section: Section,
+    pub title: String,
+    /// It shows what changes by itself, and has no form that somebody fills.
+    pub is_live: bool,
+    pub content: Markup,
+}
+
+impl Visitor {
+    /// The page, or its main part alone.
+    pub fn page(&self, page: Page) -> Response {
+        if self.is_part {
+            return main(&page).into_response();
+        }
+        self.framed(StatusCode::OK, &page)
+    }
+
+    /// The page that says why something was refused.
+    pub fn refused(&self, problem: &Problem) -> Response {
+        let title = match problem.status {
+            StatusCode::NOT_FOUND => "Not there",
+            StatusCode::FORBIDDEN => "Not allowed",
+            _ => "That was refused",
+        };
+        let content = html! {
+            (errors(problem))
+            p { a href="/console" { "Go to the fleet" } }
+        };
+        let page = Page { section: Section::Fleet, title: title.to_owned(), is_live: false, content };
+        let mut answer = self.framed(problem.status, &page);
+        if problem.status == StatusCode::SERVICE_UNAVAILABLE {
+            answer.headers_mut().insert(RETRY_AFTER, axum::http::HeaderValue::from_static("1"));
+        }
+        answer
+    }
+
+    fn framed(&self, status: StatusCode, page: &Page) -> Response {
+        let role = match self.caller.role {
+            Role::Viewer => "viewer",
+            Role::Operator => "operator",
+            Role::Admin => "admin",
+        };
+        let there = self.uri.path_and_query().map_or("/console", |path| path.as_str());
+        let body = html! {
+            a.skip href="#main" { "Skip to the content" }
+            header {
+                a.brand href="/console" { "Muster" }
+                nav aria-label="Pages" {
+                    ul {
+                        @for (section, name, path) in SECTIONS {
+                            li { a href=(path) aria-current=[(section == page.section).then_some("page")] { (name) } }
+                        }
+                    }
+                }
+                form.who method="post" action="/console/logout" {
+                    span { (self.caller.name) ", " (role) }
+                    (self.key())
+                    button { "Log out" }
+                }
+            }
+            main id="main" tabindex="-1" data-live=[page.is_live.then_some(there)] { (main(page)) }
+        };
+        (status, document(&page.title, &body)).into_response()
+    }
+
+    /// What each form has.
+    pub fn key(&self) -> Markup {
+        html! { input type="hidden" name="key" value=(self.form_key); }
+    }
+
+    /// A button that asks for something; nothing for those who may not.
+    pub fn button(&self, action: &str, does: &str, words: &str) -> Markup {
+        if !self.is_operator() {
+            return html! {};
+        }
+        html! {
+            form.inline method="post" action=(action) {
+                (self.key())
+                input type="hidden" name="does" value=(does);
+                button { (words) }
+            }
+        }
+    }
+}
+
+fn main(page: &Page) -> Markup {
+    html! {
+        h1 { (page.title) }
+        (page.content)
+    }
+}
+
+fn document(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · Muster" }
+                link rel="stylesheet" href="/console/console.css";
+                script src="/console/idiomorph.js" defer {}
+                script src="/console/console.js" defer {}
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// A page for somebody who is not logged in.
+pub fn alone(status: StatusCode, title: &str, message: &str) -> Response {
+    let body = html! {
+        main id="main" {
+            h1 { (title) }
+            p { (message) }
+            p { a href="/console" { "Try again" } }
+        }
+    };
+    (status, document(title, &body)).into_response()
+}
+
+/// The form to log in with.
+pub fn login(status: StatusCode, next: &str, error: Option<&str>) -> Response {
+    let body = html! {
+        main.login id="main" {
+            h1 { "Log in to Muster" }
+            @if let Some(error) = error {
+                p.error role="alert" { (error) }
+            }
+            form method="post" action="/console/login" {
+                input type="hidden" name="next" value=(next);
+                label for="token" { "Your token" }
+                input id="token" name="token" type="password" required autocomplete="current-password"
+                    aria-describedby="about" spellcheck="false";
+                p id="about" { "An admin makes it with " code { "muster user create NAME --role operator" } "." }
+                button { "Log in" }
+            }
+        }
+    };
+    (status, document("Log in", &body)).into_response()
+}
+
+/// Why something was refused, with the places in a template.
+pub fn errors(problem: &Problem) -> Markup {
+    html! {
+        div.error role="alert" {
+            p { (problem.message) }
+            @if !problem.errors.is_empty() {
+                ul { @for error in &problem.errors { li { (error) } } }
+            }
+        }
+    }
+}
+
+/// A state, in its colour.
+pub fn badge(word: &str) -> Markup {
+    let class = match word {
+        "COMPLETE" | "online" | "INSTALLED" | "ADDED" | "in_sync" | "up" | "ok" | "watched" | "active" => {
+            "good"
+        }
+        "FAILED" | "lost" | "missing" | "conflict" | "disk_full" | "CORRUPT" | "down" | "revoked"
+        | "aborted" | "drifted" => "bad",
+        "IN_PROGRESS" | "going" | "INSTALLING" | "PENDING_ADD" | "PENDING_REMOVE" | "filling"
+        | "WITHDRAWING" => "busy",
+        _ => "calm",
+    };
+    html! { @if !word.is_empty() { span class={ "badge " (class) } { (word) } } }
+}
+
+/// A table with a caption, in a box that scrolls by itself.
+pub fn table(caption: &str, heads: &[&str], rows: &[Vec<Markup>]) -> Markup {
+    html! {
+        div.scroll role="region" aria-label=(caption) tabindex="0" {
+            table {
+                caption { (caption) }
+                thead { tr { @for head in heads { th scope="col" { (head) } } } }
+                tbody {
+                    @for row in rows {
+                        tr { @for cell in row { td { (cell) } } }
+                    }
+                    @if rows.is_empty() {
+                        tr { td colspan=(heads.len()) { "Nothing." } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Names and values, those without a value left out.
+pub fn list(rows: &[(&str, Markup)]) -> Markup {
+    html! {
+        dl {
+            @for (name, value) in rows.iter().filter(|(_, value)| !value.0.is_empty()) {
+                div { dt { (name) } dd { (value) } }
+            }
+        }
+    }
+}
+
+/// A text, as it is.
+pub fn text(value: impl std::fmt::Display) -> Markup {
+    html! { (value.to_string()) }
+}
+
+/// A link to a page of the console.
+pub fn link(to: &str, words: &str) -> Markup {
+    html! { a href=(to) { (words) } }
+}
+
+/// The link to what comes next in a list.
+pub fn more(to: Option<String>) -> Markup {
+    html! { @if let Some(to) = to { nav.pages aria-label="More" { a rel="next" href=(to) { "Next page" } } } }
+}
+
+/// A time of the API, for people.
+pub fn when(time: &str) -> Markup {
+    let short = time.split('.').next().unwrap_or_default().trim_end_matches('Z').replace('T', " ");
+    html! { @if !time.is_empty() { time datetime=(time) { (short) } } }
+}
+
+/// An SVG document of `muster-picture`, which escapes every text.
+pub fn picture(svg: String) -> Markup {
+    html! { div.picture role="region" aria-label="Picture" tabindex="0" { (PreEscaped(svg)) } }
+}

@@ -1,0 +1,137 @@
+//! The console: pages for a browser. It is a client of the HTTP API like `muster`: each page asks the API's own router in the
+//! name of whoever is logged in. So roles, bounds and the audit are the API's, and the console can do nothing that the API
+//! does not let its user do.
+//!
+//! ```text
+//! browser ── cookie ──▶ session.rs ── the user's token ──▶ client.rs ──▶ the API's router
+//!                          │
+//!                          ▼
+//!                       page/*.rs ── HTML ──▶ frame.rs ──▶ browser;  live.rs sends the page again when it is another one
+//! ```
+//!
+//! Absent: who may do what (`controller/api/src/route.rs`), and pictures of graphs (`controller/picture`).
+
+mod client;
+mod frame;
+mod guard;
+mod live;
+mod login;
+mod page;
+mod session;
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::extract::DefaultBodyLimit;
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::{Extensions, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+use tokio::sync::Semaphore;
+
+use client::Client;
+use session::Sessions;
+
+/// The most bytes of a form: a template and its parameters.
+const FORM_MAX: usize = 4 << 20;
+
+/// What the console needs of whoever serves it.
+#[derive(Clone, Copy)]
+pub struct Host {
+    /// Draws unpredictable bytes; `None`, if the system has none.
+    pub random: fn() -> Option<[u8; 32]>,
+    /// Of the extensions of a request, those that tell the API who is at the other end of the connection. `None`: not a user
+    /// with a token, so the console is not for them.
+    pub peer: fn(&Extensions) -> Option<Extensions>,
+}
+
+/// Shared by all requests.
+#[derive(Clone)]
+struct Console {
+    api: Router,
+    host: Host,
+    sessions: Arc<Mutex<Sessions>>,
+    /// Sessions have the time since then.
+    began: Instant,
+    /// Pages that are kept up to date.
+    streams: Arc<Semaphore>,
+    /// The console itself, as `live.rs` asks it.
+    pages: Arc<OnceLock<Router>>,
+}
+
+impl Console {
+    fn sessions(&self) -> MutexGuard<'_, Sessions> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.began.elapsed()
+    }
+
+    /// The API for whoever has this token, at the other end of a connection.
+    ///
+    /// # Errors
+    /// The answer, if the console is not for them.
+    fn api_for(&self, extensions: &Extensions, token: String) -> Result<Client, Box<Response>> {
+        let Some(peer) = (self.host.peer)(extensions) else {
+            let why = "The console is for browsers, over TLS: at controller.api.";
+            return Err(Box::new(frame::alone(StatusCode::NOT_FOUND, "Not here", why)));
+        };
+        Ok(Client::new(self.api.clone(), peer, token))
+    }
+}
+
+/// The pages below `/console`, made of what `api` answers.
+pub fn router(api: Router, host: Host) -> Router {
+    let console = Console {
+        api,
+        host,
+        sessions: Arc::default(),
+        began: Instant::now(),
+        streams: Arc::new(Semaphore::new(live::STREAMS_MAX)),
+        pages: Arc::default(),
+    };
+    let pages = Router::new()
+        .route("/console", get(page::fleet::show))
+        .route("/console/login", get(login::form).post(login::begin))
+        .route("/console/logout", post(login::end))
+        .route("/console/nodes/{node}", get(page::node::show).post(page::node::change))
+        .route("/console/stacks", get(page::stacks::show))
+        .route("/console/stacks/{stack}", get(page::stack::show).post(page::stack::change))
+        .route("/console/stacks/{stack}/resources", get(page::resources::show))
+        .route("/console/stacks/{stack}/events", get(page::events::show))
+        .route("/console/stacks/{stack}/update", get(page::update::form).post(page::update::preview))
+        .route("/console/stacks/{stack}/update/start", post(page::update::start))
+        .route("/console/rollouts", get(page::rollouts::show))
+        .route("/console/devices", get(page::devices::show))
+        .route("/console/devices/{node}/{bridge}", get(page::device::show))
+        .route("/console/network", get(page::network::show))
+        .route("/console/intents", get(page::intents::show))
+        .route("/console/intents/{key}", get(page::intents::one))
+        .route("/console/audit", get(page::audit::show))
+        .route("/console/live", get(live::stream))
+        .route("/console/{*other}", get(page::absent))
+        .layer(middleware::from_fn(guard::same_origin))
+        .layer(DefaultBodyLimit::max(FORM_MAX))
+        .with_state(console.clone());
+    // It is set here alone.
+    drop(console.pages.set(pages.clone()));
+    pages
+        .route("/", get(async || Redirect::to("/console")))
+        .route("/console/console.css", get(|| asset("text/css", include_str!("../assets/console.css"))))
+        .route(
+            "/console/idiomorph.js",
+            get(|| asset("text/javascript", include_str!("../assets/idiomorph.min.js"))),
+        )
+        .route("/console/console.js", get(|| asset("text/javascript", include_str!("../assets/console.js"))))
+        .layer(middleware::from_fn(guard::headers))
+}
+
+/// A file that is part of the program.
+async fn asset(kind: &'static str, text: &'static str) -> impl IntoResponse {
+    ([(CONTENT_TYPE, kind), (CACHE_CONTROL, "private, max-age=300")], text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+//! Who is logged in: the form, the cookie, and the visitor that each page gets. A user logs in with the token that
+//! `muster user create` printed; the API says whether it counts, then and with every request.
+//!
+//! Absent: how long a session lasts (`session.rs`).
+
+use axum::Form;
+use axum::extract::{FromRequestParts, Query, State};
+use axum::http::header::{COOKIE, SET_COOKIE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
+use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
+use data_encoding::BASE64URL_NOPAD;
+use muster_api::user::{CallerView, Role};
+use muster_shared::user_token::UserToken;
+use serde::Deserialize;
+
+use crate::Console;
+use crate::client::{Client, Problem, escaped};
+use crate::frame;
+use crate::session::{By, Id, LONGEST, Session};
+
+/// The cookie: of this host alone, over TLS alone, and no script reads it.
+const COOKIE_NAME: &str = "__Host-muster";
+/// With it the main part of a page is asked for, by `live.rs`.
+pub const PART: HeaderName = HeaderName::from_static("muster-part");
+
+/// Whoever is at the browser, logged in.
+pub struct Visitor {
+    /// The API in their name.
+    pub api: Client,
+    /// Who it is, and what they may do.
+    pub caller: CallerView,
+    /// The key of their forms.
+    pub form_key: String,
+    /// Where they are.
+    pub uri: Uri,
+    /// Only the main part of the page is wanted.
+    pub is_part: bool,
+}
+
+impl Visitor {
+    /// Whether they may do what operators may.
+    pub fn is_operator(&self) -> bool {
+        self.caller.role >= Role::Operator
+    }
+
+    /// The form was made for this session.
+    ///
+    /// # Errors
+    /// [`Problem`], for the user.
+    pub fn check(&self, form_key: &str) -> Result<(), Problem> {
+        // Both are random and of one length; time tells nothing of value about a key that lasts for a session.
+        if blake3::hash(form_key.as_bytes()) == blake3::hash(self.form_key.as_bytes()) {
+            return Ok(());
+        }
+        Err(Problem::new(
+            StatusCode::FORBIDDEN,
+            "this form is of another session: go back, load the page again, and repeat it",
+        ))
+    }
+}
+
+impl FromRequestParts<Console> for Visitor {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+        let uri = parts.uri.clone();
+        let is_part = parts.headers.contains_key(PART);
+        let by = if is_part { By::Page } else { By::Person };
+        let found = session_id(&parts.headers).and_then(|id| console.sessions().find(console.now(), &id, by));
+        let Some(session) = found else { return Err(to_login(&uri)) };
+        let api = console.api_for(&parts.extensions, session.token).map_err(|answer| *answer)?;
+        match api.get::<CallerView>("/v1/caller").await {
+            Ok(caller) => Ok(Self { api, caller, form_key: session.form_key, uri, is_part }),
+            // The token has expired, or was revoked.
+            Err(problem) if problem.status == StatusCode::UNAUTHORIZED => Err(to_login(&uri)),
+            Err(problem) => {
+                Err(frame::alone(problem.status, "The controller does not answer", &problem.message))
+            }
+        }
+    }
+}
+
+fn to_login(uri: &Uri) -> Response {
+    let there = uri.path_and_query().map_or("/console", |path| path.as_str());
+    Redirect::to(&format!("/console/login?next={}", escaped(there))).into_response()
+}
+
+/// The id in the cookie, if there is one.
+fn session_id(headers: &HeaderMap) -> Option<Id> {
+    let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    let text = pairs.find(|(name, _)| *name == COOKIE_NAME)?.1;
+    BASE64URL_NOPAD.decode(text.as_bytes()).ok()?.try_into().ok()
+}
+
+/// What the address of the form may have.
+#[derive(Deserialize)]
+pub struct Wanted {
+    #[serde(default)]
+    next: String,
+}
+
+impl Wanted {
+    /// The page to go on to: one of the console, and of no other site.
+    fn page(&self) -> &str {
+        let is_ours = self.next == "/console"
+            || self.next.starts_with("/console/")
+            || self.next.starts_with("/console?");
+        if is_ours && !self.next.contains(['\\', '\r', '\n']) { &self.next } else { "/console" }
+    }
+}
+
+/// GET /console/login
+pub async fn form(Query(wanted): Query<Wanted>) -> Response {
+    frame::login(StatusCode::OK, wanted.page(), None)
+}
+
+/// The filled form.
+#[derive(Deserialize)]
+pub struct Filled {
+    token: String,
+    #[serde(flatten)]
+    wanted: Wanted,
+}
+
+/// POST /console/login
+pub async fn begin(
+    State(console): State<Console>,
+    extensions: axum::http::Extensions,
+    Form(Filled { token, wanted }): Form<Filled>,
+) -> Response {
+    let refused = |status, why: &str| frame::login(status, wanted.page(), Some(why));
+    let token = token.trim().to_owned();
+    let Ok(parsed) = token.parse::<UserToken>() else {
+        return refused(
+            StatusCode::BAD_REQUEST,
+            "That is no user's token: paste the whole text that 'muster user create' printed.",
+        );
+    };
+    let api = match console.api_for(&extensions, token.clone()) {
+        Ok(api) => api,
+        Err(answer) => return *answer,
+    };
+    if let Err(problem) = api.get::<CallerView>("/v1/caller").await {
+        return refused(problem.status, &problem.message);
+    }
+    let (Some(id), Some(key)) = ((console.host.random)(), (console.host.random)()) else {
+        return refused(StatusCode::SERVICE_UNAVAILABLE, "The controller's system gives no random numbers.");
+    };
+    let session = Session::new(parsed.name, token, BASE64URL_NOPAD.encode(&key));
+    console.sessions().begin(console.now(), &id, session);
+    let cookie = cookie(&BASE64URL_NOPAD.encode(&id), LONGEST.as_secs());
+    (AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to(wanted.page())).into_response()
+}
+
+/// The key of a form that has nothing else.
+#[derive(Deserialize)]
+pub struct Key {
+    key: String,
+}
+
+/// POST /console/logout
+pub async fn end(
+    State(console): State<Console>,
+    headers: HeaderMap,
+    visitor: Visitor,
+    Form(Key { key }): Form<Key>,
+) -> Response {
+    if let Err(problem) = visitor.check(&key) {
+        return visitor.refused(&problem);
+    }
+    if let Some(id) = session_id(&headers) {
+        console.sessions().end(&id);
+    }
+    (AppendHeaders([(SET_COOKIE, cookie("", 0))]), Redirect::to("/console/login")).into_response()
+}
+
+fn cookie(value: &str, seconds: u64) -> String {
+    format!("{COOKIE_NAME}={value}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={seconds}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_login_leads_to_a_page_of_the_console_alone() {
+        for (next, page) in [
+            ("/console/stacks/web?x=1", "/console/stacks/web?x=1"),
+            ("/console?selector=a", "/console?selector=a"),
+            ("", "/console"),
+            ("https://example.org/", "/console"),
+            ("//example.org/console", "/console"),
+            ("/console.example.org", "/console"),
+            ("/console/\\example.org", "/console"),
+            ("/v1/stacks", "/console"),
+        ] {
+            assert_eq!(Wanted { next: next.to_owned() }.page(), page, "{next}");
+        }
+    }
+}

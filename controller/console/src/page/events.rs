@@ -1,0 +1,45 @@
+//! What happened to a stack, the newest first.
+
+use axum::extract::{Path, Query};
+use axum::response::Response;
+use maud::html;
+use muster_api::stack::EventRow;
+use serde::Deserialize;
+
+use super::{NEWEST, ROWS, stack_link};
+use crate::client::{Problem, path};
+use crate::frame::{Page, Section, badge, more, table, text, when};
+use crate::login::Visitor;
+
+/// Which page.
+#[derive(Deserialize)]
+pub struct Wanted {
+    before: Option<u64>,
+}
+
+/// GET /console/stacks/{stack}/events
+pub async fn show(visitor: Visitor, Path(name): Path<String>, Query(wanted): Query<Wanted>) -> Response {
+    super::shown(&visitor, page(&visitor, &name, &wanted).await)
+}
+
+async fn page(visitor: &Visitor, name: &str, wanted: &Wanted) -> Result<Page, Problem> {
+    let before = wanted.before.unwrap_or(NEWEST);
+    let at = format!("{}/events?limit={ROWS}&before={before}", path(["v1", "stacks", name]));
+    let events: Vec<EventRow> = visitor.api.get(&at).await?;
+    let row = |event: &EventRow| {
+        vec![
+            text(event.number),
+            when(&event.time),
+            text(event.resource.as_deref().unwrap_or("the stack")),
+            html! { (event.action) " " (badge(&event.status)) },
+            text(&event.reason),
+        ]
+    };
+    let next = events.last().filter(|_| events.len() == ROWS);
+    let content = html! {
+        p { "Of " (stack_link(name)) }
+        (table("The newest first", &["Number", "Time", "Of", "State", "Reason"], &events.iter().map(row).collect::<Vec<_>>()))
+        (more(next.map(|last| format!("{}/events?before={}", path(["console", "stacks", name]), last.number))))
+    };
+    Ok(Page { section: Section::Stacks, title: format!("Events of {name}"), is_live: true, content })
+}

@@ -1,0 +1,140 @@
+//! The fleet: how the site stands, how many nodes are in which state, and a search among them.
+
+use std::collections::BTreeMap;
+
+use axum::extract::Query;
+use axum::response::Response;
+use maud::{Markup, html};
+use muster_api::node::NodeView;
+use muster_api::site::StatusView;
+use serde::Deserialize;
+
+use super::{ROWS, node_link};
+use crate::client::{Problem, escaped};
+use crate::frame::{Page, Section, badge, list, more, table, text, when};
+use crate::login::Visitor;
+
+/// Which nodes.
+#[derive(Deserialize)]
+pub struct Wanted {
+    #[serde(default)]
+    selector: String,
+    #[serde(default)]
+    after: String,
+}
+
+/// GET /console
+pub async fn show(visitor: Visitor, Query(wanted): Query<Wanted>) -> Response {
+    super::shown(&visitor, page(&visitor, &wanted).await)
+}
+
+async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
+    let api = &visitor.api;
+    let status: StatusView = api.get("/v1/status").await?;
+    let selector = escaped(&wanted.selector);
+    let count = |by: &str| format!("/v1/counts/nodes?by={by}&selector={selector}");
+    let found = async {
+        let states: BTreeMap<String, u64> = api.get(&count("state")).await?;
+        let versions: BTreeMap<String, u64> = api.get(&count("version")).await?;
+        let drift: BTreeMap<String, u64> = api.get(&count("drift")).await?;
+        let marker = match &*wanted.after {
+            "" => String::new(),
+            after => format!("&marker={}", escaped(after)),
+        };
+        let nodes: Vec<NodeView> =
+            api.get(&format!("/v1/nodes?limit={ROWS}&selector={selector}{marker}")).await?;
+        Ok::<_, Problem>(html! {
+            div.bars {
+                (bars("Nodes by state", &states))
+                (bars("Nodes by drift", &drift))
+                (bars("Nodes by version of the agent", &versions))
+            }
+            (rows(&nodes))
+            (more((nodes.len() == ROWS).then(|| next(&wanted.selector, &nodes))))
+        })
+    };
+    let found = match found.await {
+        // A selector that is not understood is no reason to show nothing else.
+        Err(problem) if problem.status == axum::http::StatusCode::BAD_REQUEST => {
+            crate::frame::errors(&problem)
+        }
+        found => found?,
+    };
+    let content = html! {
+        (problems(&status))
+        (list(&[
+            ("Site", text(&status.site)),
+            ("Controller", html! { (badge(status.role.as_str())) " since " (when(&status.since)) }),
+            ("Link to agents", text(&status.link)),
+            ("Store", text(status.store.split(':').next().unwrap_or_default())),
+            ("Standbys", text(status.controllers.len().saturating_sub(1))),
+        ]))
+        h2 { "Nodes" }
+        form.search method="get" action="/console" {
+            div {
+                label for="selector" { "Search by labels and facts" }
+                input id="selector" name="selector" value=(wanted.selector) placeholder="role=web,facts.memory>=64000000000" spellcheck="false";
+            }
+            button { "Search" }
+        }
+        (found)
+    };
+    Ok(Page { section: Section::Fleet, title: "Fleet".to_owned(), is_live: true, content })
+}
+
+fn next(selector: &str, nodes: &[NodeView]) -> String {
+    let last = nodes.last().map_or("", |node| &node.name);
+    format!("/console?selector={}&after={}", escaped(selector), escaped(last))
+}
+
+/// What an operator has to do something about.
+fn problems(status: &StatusView) -> Markup {
+    let all = [&status.read_only, &status.link_problem, &status.lease_problem];
+    html! {
+        @for problem in all.into_iter().flatten() {
+            p.error role="alert" { (problem) }
+        }
+        @if status.restored {
+            p.error role="alert" { "The store was restored: " code { "muster restore list" } " shows what is to be decided." }
+        }
+        @if status.waiting.hooks > 0 {
+            p.note { (status.waiting.hooks) " resources wait at hooks for an operator." }
+        }
+    }
+}
+
+/// How many there are of each, beside all of them.
+fn bars(caption: &str, counts: &BTreeMap<String, u64>) -> Markup {
+    let total = counts.get("total").copied().unwrap_or_default();
+    html! {
+        section {
+            h3 { (caption) }
+            ul {
+                @for (name, count) in counts.iter().filter(|(name, _)| *name != "total") {
+                    li {
+                        span { @if name.is_empty() { "not known" } @else { (name) } }
+                        meter min="0" max=(total.max(1)) value=(count) aria-label={ (count) " of " (total) } {}
+                        strong { (count) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn rows(nodes: &[NodeView]) -> Markup {
+    let row = |node: &NodeView| {
+        let labels: Vec<String> = node.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        vec![
+            node_link(&node.name),
+            html! { (badge(&node.state)) @if let Some(why) = &node.state_reason { " " (why) } },
+            text(&node.agent_version),
+            when(node.last_seen.as_deref().unwrap_or_default()),
+            text(labels.join(" ")),
+            text(node.resources),
+            html! { @if node.drifted > 0 { span.badge.bad { (node.drifted) " drifted" } } },
+        ]
+    };
+    let heads = ["Node", "State", "Agent", "Last seen", "Labels", "Resources", "Drift"];
+    table("Nodes by name", &heads, &nodes.iter().map(row).collect::<Vec<_>>())
+}

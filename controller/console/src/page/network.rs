@@ -1,0 +1,51 @@
+//! The network: bridges, the links between them, and the ways of the first intents.
+
+use axum::response::Response;
+use maud::html;
+use muster_api::intent::{HostView, LinkView, Point, TopologyView};
+use muster_picture::network::{DRAWN, Picture, point};
+
+use super::ROWS;
+use crate::client::Problem;
+use crate::frame::{Page, Section, badge, picture, table, text};
+use crate::login::Visitor;
+
+/// GET /console/network
+pub async fn show(visitor: Visitor) -> Response {
+    super::shown(&visitor, page(&visitor).await)
+}
+
+async fn page(visitor: &Visitor) -> Result<Page, Problem> {
+    let network: TopologyView = visitor.api.get(&format!("/v1/topology?intents={DRAWN}")).await?;
+    let link = |link: &LinkView| {
+        vec![
+            text(point(&link.from)),
+            text(point(&link.to)),
+            badge(if link.up { "up" } else { "down" }),
+            text(link.cost),
+            text(link.bandwidth.map(|rate| format!("{} of {rate} bit/s", link.reserved)).unwrap_or_default()),
+            text(link.intents),
+        ]
+    };
+    let host = |host: &HostView| {
+        let addresses: Vec<String> = host.addresses.iter().map(ToString::to_string).collect();
+        let claimed: Vec<String> = host.claimed.iter().map(|at: &Point| point(at)).collect();
+        vec![
+            text(&host.host),
+            text(point(&host.location)),
+            text(addresses.join(" ")),
+            text(claimed.join(" ")),
+            text(host.intents),
+        ]
+    };
+    let content = html! {
+        (picture(Picture::of(&network).svg()))
+        h2 { "Links" }
+        (table("Links, each direction on its own", &["From", "To", "State", "Cost", "Reserved", "Intents"],
+            &network.links.iter().take(10 * ROWS).map(link).collect::<Vec<_>>()))
+        h2 { "Hosts" }
+        (table("Hosts", &["Host", "At", "Addresses", "Also claimed at", "Intents"],
+            &network.hosts.iter().take(10 * ROWS).map(host).collect::<Vec<_>>()))
+    };
+    Ok(Page { section: Section::Network, title: "Network".to_owned(), is_live: true, content })
+}

@@ -1,0 +1,157 @@
+//! A node: how it stands, its network drawn, what stacks have on it, what has drifted, and what it told of itself.
+
+use axum::Form;
+use axum::extract::Path;
+use axum::http::{Method, StatusCode};
+use axum::response::{IntoResponse, Redirect, Response};
+use maud::{Markup, html};
+use muster_api::intent::TopologyView;
+use muster_api::node::{DriftView, FactsView, LinkFactsView, Maintenance, NodeResourceView, NodeView};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::{node_picture, stack_link};
+use crate::client::{Problem, escaped, path};
+use crate::frame::{Page, Section, badge, list, picture, table, text, when};
+use crate::login::Visitor;
+
+/// GET /console/nodes/{node}
+pub async fn show(visitor: Visitor, Path(node): Path<String>) -> Response {
+    super::shown(&visitor, page(&visitor, &node).await)
+}
+
+/// A button of the page.
+#[derive(Deserialize)]
+pub struct Pressed {
+    key: String,
+    does: String,
+}
+
+/// POST /console/nodes/{node}
+pub async fn change(visitor: Visitor, Path(node): Path<String>, Form(pressed): Form<Pressed>) -> Response {
+    let done = async {
+        visitor.check(&pressed.key)?;
+        let on = match &*pressed.does {
+            "maintenance" => true,
+            "end-maintenance" => false,
+            _ => return Err(Problem::new(StatusCode::BAD_REQUEST, "The page has no such button.")),
+        };
+        let at = path(["v1", "nodes", &node, "maintenance"]);
+        visitor.api.send::<NodeView>(Method::POST, &at, &Maintenance { on }).await
+    };
+    match done.await {
+        Ok(_) => Redirect::to(&path(["console", "nodes", &node])).into_response(),
+        Err(problem) => visitor.refused(&problem),
+    }
+}
+
+async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
+    let api = &visitor.api;
+    let node: NodeView = api.get(&path(["v1", "nodes", name])).await?;
+    let resources: Vec<NodeResourceView> = api.get(&path(["v1", "nodes", name, "resources"])).await?;
+    let drift: Vec<DriftView> = api.get(&format!("/v1/drift?node={}", escaped(name))).await?;
+    let network: TopologyView = api.get(&format!("/v1/topology?node={}", escaped(name))).await?;
+    // It may have told nothing yet.
+    let facts: Option<FactsView> = api.get(&path(["v1", "nodes", name, "facts"])).await.ok();
+    let labels: Vec<String> = node.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let is_held = node.state == "maintenance";
+    let (does, words) =
+        if is_held { ("end-maintenance", "End maintenance") } else { ("maintenance", "Begin maintenance") };
+    let content = html! {
+        (list(&[
+            ("State", html! { (badge(&node.state)) @if let Some(why) = &node.state_reason { " " (why) } }),
+            ("Agent", text(&node.agent_version)),
+            ("Address", text(node.address.map(|address| address.to_string()).unwrap_or_default())),
+            ("Last seen", when(node.last_seen.as_deref().unwrap_or_default())),
+            ("Labels", text(labels.join(" "))),
+            ("Clock", text(node.clock_off_s.map(|off| format!("{off} s off")).unwrap_or_default())),
+        ]))
+        (visitor.button(&path(["console", "nodes", name]), does, words))
+        @for conflict in node.mac_conflicts.iter().chain(&node.conflict) { p.error { (conflict) } }
+        @if let Some(facts) = &facts {
+            h2 { "Network" }
+            (picture(node_picture::of(name, &facts.links, &network)))
+            (links(&facts.links))
+        }
+        h2 { "Resources" }
+        (held(&resources))
+        h2 { "Drift" }
+        (drifted(&drift))
+        @if let Some(facts) = &facts { h2 { "Facts" } (told(facts)) }
+    };
+    Ok(Page { section: Section::Fleet, title: format!("Node {name}"), is_live: true, content })
+}
+
+fn held(resources: &[NodeResourceView]) -> Markup {
+    let row = |on: &NodeResourceView| {
+        let row = &on.resource;
+        vec![
+            stack_link(&on.stack),
+            text(&row.name),
+            text(&row.kind),
+            html! { (text(&row.action)) " " (badge(&row.status)) },
+            badge(&row.observed),
+            text(muster_picture::words::phase_since(&row.phase, row.hook.as_deref(), row.phase_seconds)),
+            text(&row.status_reason),
+        ]
+    };
+    let heads = ["Stack", "Resource", "Type", "Last job", "Observed", "Waits", "Reason"];
+    table("What stacks have here", &heads, &resources.iter().map(row).collect::<Vec<_>>())
+}
+
+fn drifted(drift: &[DriftView]) -> Markup {
+    let row = |row: &DriftView| {
+        vec![
+            stack_link(&row.stack),
+            text(&row.resource),
+            badge(&row.observed),
+            text(&row.reason),
+            text(&row.policy),
+            text(&row.phase),
+        ]
+    };
+    let heads = ["Stack", "Resource", "Observed", "Difference", "Policy", "Correction"];
+    table("What is not as it was made", &heads, &drift.iter().map(row).collect::<Vec<_>>())
+}
+
+fn links(links: &[LinkFactsView]) -> Markup {
+    let row = |link: &LinkFactsView| {
+        let state = if link.up && link.carrier { "up" } else { "down" };
+        let heard: Vec<String> = link
+            .neighbours
+            .iter()
+            .map(|other| {
+                format!("{} {}", other.system_name.as_deref().unwrap_or(&other.chassis_id), other.port_id)
+            })
+            .collect();
+        vec![
+            text(&link.name),
+            text(if link.kind.is_empty() { &link.driver } else { &link.kind }),
+            badge(state),
+            text(link.addresses.join(" ")),
+            text(link.mac.as_deref().unwrap_or_default()),
+            text(link.mtu),
+            text(link.speed.map(|speed| format!("{speed} Mbit/s")).unwrap_or_default()),
+            text(heard.join(", ")),
+        ]
+    };
+    let heads = ["Interface", "Kind", "State", "Addresses", "MAC", "MTU", "Speed", "Neighbour"];
+    table("Interfaces", &heads, &links.iter().map(row).collect::<Vec<_>>())
+}
+
+fn told(facts: &FactsView) -> Markup {
+    let value = |value: &Value| match value {
+        Value::String(text) => text.clone(),
+        Value::Null => String::new(),
+        other => other.to_string(),
+    };
+    let mut rows: Vec<(&str, Markup)> = vec![("told at", when(&facts.told_at))];
+    rows.extend(facts.facts.iter().map(|(name, fact)| (&**name, text(value(fact)))));
+    let disks: Vec<String> = facts
+        .disks
+        .iter()
+        .map(|disk| format!("{} {} GB {}", disk.name, disk.size / 1_000_000_000, disk.model))
+        .collect();
+    rows.push(("disks", text(disks.join(", "))));
+    list(&rows)
+}

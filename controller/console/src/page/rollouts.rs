@@ -1,0 +1,47 @@
+//! Rollouts of all stacks, with the buttons that steer them.
+
+use axum::response::Response;
+use maud::html;
+use muster_api::stack::{StackRow, StackView};
+
+use super::stack::rollout_of;
+use super::stack_link;
+use crate::client::{Problem, path};
+use crate::frame::{Page, Section};
+use crate::login::Visitor;
+
+/// The most stacks that are looked at: a page is no long list of rollouts.
+const STACKS_MAX: usize = 50;
+
+/// GET /console/rollouts
+pub async fn show(visitor: Visitor) -> Response {
+    super::shown(&visitor, page(&visitor).await)
+}
+
+async fn page(visitor: &Visitor) -> Result<Page, Problem> {
+    let stacks: Vec<StackRow> = visitor.api.get("/v1/stacks").await?;
+    let going: Vec<StackRow> = stacks.into_iter().filter(|stack| stack.status != "COMPLETE").collect();
+    let mut views: Vec<StackView> = Vec::new();
+    for stack in going.iter().take(STACKS_MAX) {
+        match visitor.api.get::<StackView>(&path(["v1", "stacks", &stack.name])).await {
+            Ok(view) => views.push(view),
+            // It has gone meanwhile.
+            Err(problem) if problem.status == axum::http::StatusCode::NOT_FOUND => {}
+            Err(problem) => return Err(problem),
+        }
+    }
+    views.retain(|stack| !stack.rollouts.is_empty());
+    let content = html! {
+        @if views.is_empty() { p { "No rollout is under way." } }
+        @if going.len() > STACKS_MAX {
+            p.note { (going.len()) " stacks are under way or have failed: the first " (STACKS_MAX) " were looked at." }
+        }
+        @for stack in &views {
+            section {
+                p { "Stack " (stack_link(&stack.name)) }
+                @for rollout in &stack.rollouts { (rollout_of(visitor, &stack.name, rollout)) }
+            }
+        }
+    };
+    Ok(Page { section: Section::Rollouts, title: "Rollouts".to_owned(), is_live: true, content })
+}

@@ -1,0 +1,222 @@
+//! The console before an API that answers what a test says: pages, sessions and refusals without a controller.
+
+use axum::Json;
+use axum::body::{Body, to_bytes};
+use axum::extract::Path;
+use axum::http::header::{AUTHORIZATION, COOKIE, LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, Request, Response, StatusCode};
+use muster_shared::user_token::UserToken;
+use serde_json::json;
+use tower::ServiceExt as _;
+
+use super::*;
+
+/// What no page may let a browser run.
+const SCRIPT: &str = "<script>alert(1)</script>\" onload=\"alert(1)";
+const ESCAPED: &str = "&lt;script&gt;alert(1)&lt;/script&gt;&quot; onload=&quot;alert(1)";
+
+fn token(name: &str) -> String {
+    UserToken { name: name.to_owned(), ca_fingerprint: [7; 32], secret: [9; 32] }.to_string()
+}
+
+fn who(headers: &HeaderMap) -> Option<String> {
+    let sent = headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")?;
+    sent.parse::<UserToken>().ok().map(|token| token.name)
+}
+
+/// An API with hostile texts, which knows anna and vera.
+fn api() -> Router {
+    let caller = async |headers: HeaderMap| match who(&headers).as_deref() {
+        Some("anna") => Ok(Json(json!({"name": "anna", "role": "operator"}))),
+        Some("vera") => Ok(Json(json!({"name": "vera", "role": "viewer"}))),
+        _ => Err((
+            StatusCode::UNAUTHORIZED,
+            Json(json!({"error": {"class": "unauthorized", "message": "unknown or revoked"}})),
+        )),
+    };
+    let stack = async |Path(name): Path<String>| {
+        Json(json!({"name": name, "action": "UPDATE", "status": "IN_PROGRESS", "status_reason": SCRIPT,
+            "outputs": [{"key": SCRIPT, "value": SCRIPT, "description": SCRIPT}],
+            "rollouts": [{"resource": SCRIPT, "state": "going", "reason": SCRIPT}]}))
+    };
+    let refused = async || {
+        let body =
+            json!({"error": {"class": "forbidden", "message": "needs role operator: vera has role viewer"}});
+        (StatusCode::FORBIDDEN, Json(body))
+    };
+    let row = || json!({"name": SCRIPT, "node": SCRIPT, "status": "IN_PROGRESS", "status_reason": SCRIPT, "waits_for": [SCRIPT]});
+    Router::new()
+        .route("/v1/caller", get(caller))
+        .route("/v1/stacks/{stack}", get(stack))
+        .route("/v1/stacks/{stack}/resources", get(async move || Json(json!([row()]))))
+        .route(
+            "/v1/stacks/{stack}/failures",
+            get(async || Json(json!([{"resource": SCRIPT, "reason": SCRIPT}]))),
+        )
+        .route(
+            "/v1/stacks/{stack}/graph",
+            get(async || Json(json!({"name": SCRIPT, "nodes": [{"id": "1", "name": SCRIPT}]}))),
+        )
+        .route("/v1/stacks/{stack}/check", post(refused))
+}
+
+fn bytes() -> Option<[u8; 32]> {
+    static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
+    Some([NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed); 32])
+}
+
+fn console() -> Router {
+    router(api(), Host { random: bytes, peer: |_| Some(Extensions::new()) })
+}
+
+async fn ask(console: &Router, path: &str, cookie: &str, form: Option<&[(&str, &str)]>) -> Response<Body> {
+    let mut request = Request::builder().uri(path).header(COOKIE, cookie);
+    let mut body = Body::empty();
+    if let Some(form) = form {
+        request = request.method("POST").header("content-type", "application/x-www-form-urlencoded");
+        let pairs: Vec<String> =
+            form.iter().map(|(key, value)| format!("{key}={}", client::escaped(value))).collect();
+        body = Body::from(pairs.join("&"));
+    }
+    console.clone().oneshot(request.body(body).unwrap()).await.unwrap()
+}
+
+async fn text(answer: Response<Body>) -> String {
+    String::from_utf8(to_bytes(answer.into_body(), 1 << 20).await.unwrap().to_vec()).unwrap()
+}
+
+/// The cookie of somebody who has logged in, and the key of their forms.
+async fn log_in(console: &Router, name: &str) -> (String, String) {
+    let form = [("token", token(name)), ("next", "/console/stacks/web".to_owned())];
+    let form = form.each_ref().map(|(key, value)| (*key, &**value));
+    let answer = ask(console, "/console/login", "", Some(&form)).await;
+    assert_eq!(
+        (answer.status(), &answer.headers()[LOCATION]),
+        (StatusCode::SEE_OTHER, "/console/stacks/web".parse().as_ref().unwrap())
+    );
+    let cookie = answer.headers()[SET_COOKIE].to_str().unwrap();
+    for part in ["__Host-muster=", "Path=/", "Secure", "HttpOnly", "SameSite=Lax"] {
+        assert!(cookie.contains(part), "{cookie}");
+    }
+    let cookie = cookie.split(';').next().unwrap().to_owned();
+    let page = text(ask(console, "/console/stacks/web", &cookie, None).await).await;
+    let (_, rest) = page.split_once("name=\"key\" value=\"").unwrap();
+    (cookie, rest.split('"').next().unwrap().to_owned())
+}
+
+#[tokio::test]
+async fn every_text_is_shown_as_text() {
+    let console = console();
+    let (cookie, _) = log_in(&console, "anna").await;
+    let page = text(ask(&console, "/console/stacks/web", &cookie, None).await).await;
+    assert!(!page.contains("<script>alert") && !page.contains("\" onload"), "{page}");
+    assert!(page.matches(ESCAPED).count() > 8, "{page}");
+}
+
+#[tokio::test]
+async fn nobody_is_let_in_without_a_session() {
+    let console = console();
+    for cookie in
+        ["", "__Host-muster=", "__Host-muster=x", "__Host-muster=AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"]
+    {
+        for path in ["/console", "/console/stacks/web?x=1", "/console/live?page=/console", "/console/nowhere"]
+        {
+            let answer = ask(&console, path, cookie, None).await;
+            assert_eq!(answer.status(), StatusCode::SEE_OTHER, "{path} {cookie}");
+            let there = answer.headers()[LOCATION].to_str().unwrap();
+            assert!(there.starts_with("/console/login?next=%2Fconsole"), "{there}");
+        }
+        let form = [("key", ""), ("does", "check")];
+        let answer = ask(&console, "/console/stacks/web", cookie, Some(&form)).await;
+        assert_eq!(answer.status(), StatusCode::SEE_OTHER);
+    }
+    for (token, status) in
+        [(token("mallory"), StatusCode::UNAUTHORIZED), ("x".to_owned(), StatusCode::BAD_REQUEST)]
+    {
+        let answer = ask(&console, "/console/login", "", Some(&[("token", &token)])).await;
+        assert_eq!(answer.status(), status);
+        assert!(answer.headers().get(SET_COOKIE).is_none());
+    }
+}
+
+#[tokio::test]
+async fn a_form_counts_for_its_own_session_alone() {
+    let console = console();
+    let ((anna, key_of_anna), (vera, key_of_vera)) =
+        (log_in(&console, "anna").await, log_in(&console, "vera").await);
+    for (cookie, key, says) in [
+        (&vera, &key_of_vera, "needs role operator"),
+        (&vera, &key_of_anna, "another session"),
+        (&anna, &key_of_vera, "another session"),
+        (&anna, &String::new(), "another session"),
+    ] {
+        let answer =
+            ask(&console, "/console/stacks/web", cookie, Some(&[("key", key), ("does", "check")])).await;
+        assert_eq!(answer.status(), StatusCode::FORBIDDEN);
+        assert!(text(answer).await.contains(says), "{says}");
+    }
+    let unknown =
+        ask(&console, "/console/stacks/web", &anna, Some(&[("key", &key_of_anna), ("does", "burn")])).await;
+    assert_eq!(unknown.status(), StatusCode::BAD_REQUEST);
+    let page = text(ask(&console, "/console/stacks/web", &vera, None).await).await;
+    let (_, main) = page.split_once("<main").unwrap();
+    assert!(!main.contains("<button"), "a viewer has none");
+}
+
+#[tokio::test]
+async fn who_logs_out_is_out() {
+    let console = console();
+    let (cookie, key) = log_in(&console, "anna").await;
+    ask(&console, "/console/logout", &cookie, Some(&[("key", "x")])).await;
+    assert_eq!(ask(&console, "/console/stacks/web", &cookie, None).await.status(), StatusCode::OK);
+    let answer = ask(&console, "/console/logout", &cookie, Some(&[("key", &key)])).await;
+    assert!(answer.headers()[SET_COOKIE].to_str().unwrap().contains("Max-Age=0"));
+    assert_eq!(ask(&console, "/console/stacks/web", &cookie, None).await.status(), StatusCode::SEE_OTHER);
+}
+
+#[tokio::test]
+async fn paths_and_sizes_that_nobody_types() {
+    let console = console();
+    let (cookie, key) = log_in(&console, "anna").await;
+    for path in [
+        "/console/..%2f..%2fv1%2fusers",
+        "/console/stacks/..%2f..%2fusers",
+        "/console/nodes/%00",
+        "/console/live?page=/v1/users",
+    ] {
+        let answer = ask(&console, path, &cookie, None).await;
+        assert!(
+            answer.status().is_client_error() || answer.status().is_success(),
+            "{path} {}",
+            answer.status()
+        );
+        assert!(!text(answer).await.contains("\"role\""), "{path}");
+    }
+    let large = "x".repeat(FORM_MAX);
+    let answer =
+        ask(&console, "/console/stacks/web", &cookie, Some(&[("key", &key), ("does", &large)])).await;
+    assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test]
+async fn the_console_is_for_the_network_alone() {
+    let console = router(api(), Host { random: bytes, peer: |_| None });
+    let answer = ask(&console, "/console/login", "", Some(&[("token", &token("anna"))])).await;
+    assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+    assert!(text(answer).await.contains("controller.api"));
+}
+
+#[tokio::test]
+async fn headers_forbid_what_no_page_needs() {
+    let console = console();
+    for path in ["/console/login", "/console/console.js", "/console"] {
+        let answer = ask(&console, path, "", None).await;
+        let header = |name: &str| answer.headers()[name].to_str().unwrap().to_owned();
+        assert!(
+            header("content-security-policy").starts_with("default-src 'none'; style-src 'self'"),
+            "{path}"
+        );
+        assert!(!header("content-security-policy").contains("unsafe"));
+        assert_eq!((&*header("x-content-type-options"), &*header("x-frame-options")), ("nosniff", "DENY"));
+    }
+}

@@ -1,0 +1,24 @@
+//! The console beside the API: what it needs of the controller.
+//!
+//! Absent: its pages, sessions and forms (`controller/console`).
+
+use axum::Router;
+use axum::http::Extensions;
+use muster_console::Host;
+
+use super::caller::Peer;
+use crate::random::random;
+
+/// The API, and the console that asks it.
+pub(super) fn with(api: Router) -> Router {
+    let host = Host { random: || random().ok(), peer: remote };
+    api.clone().merge(muster_console::router(api, host))
+}
+
+/// Over the network users show a token. Who is on this machine may do everything without one.
+fn remote(extensions: &Extensions) -> Option<Extensions> {
+    let peer = extensions.get::<Peer>().filter(|peer| matches!(peer, Peer::Remote(_)))?;
+    let mut extensions = Extensions::new();
+    extensions.insert(peer.clone());
+    Some(extensions)
+}

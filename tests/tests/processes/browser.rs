@@ -1,0 +1,137 @@
+//! A headless Chromium on a machine of its own, driven over WebDriver as a person would use it.
+
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use fantoccini::wd::Capabilities;
+use fantoccini::{Client, ClientBuilder, Locator};
+use muster_testbed::{Daemon, Namespace, command, eventually, look};
+use serde_json::{Value, json};
+use tokio::runtime::{Builder, Runtime};
+
+/// Where chromedriver listens, in the machine's namespace.
+const PORT: u16 = 9515;
+
+/// A browser with a profile of its own. It ends with the value.
+pub struct Browser<'a> {
+    machine: &'a Namespace,
+    runtime: Runtime,
+    client: Client,
+    _driver: Daemon,
+}
+
+impl<'a> Browser<'a> {
+    /// On this machine, with its files in `dir`; for somebody who likes it dark, or light. One at a time on a machine.
+    pub fn start(machine: &'a Namespace, dir: &Path, is_dark: bool) -> Self {
+        let profile = dir.join("profile");
+        fs::create_dir_all(&profile).unwrap();
+        let mut driver = command(Some(machine), "chromedriver");
+        driver.arg(format!("--port={PORT}")).env("HOME", dir);
+        let driver = Daemon::start("chromedriver", driver, dir);
+        let arguments = [
+            "--headless=new",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--disable-quic",
+            "--no-first-run",
+            "--window-size=1280,900",
+            &format!("--blink-settings=preferredColorScheme={}", u8::from(!is_dark)),
+            &format!("--user-data-dir={}", profile.display()),
+        ];
+        // The site's CA is none of the browser's.
+        let wanted = json!({"acceptInsecureCerts": true, "goog:chromeOptions": {"args": arguments}});
+        let Value::Object(wanted) = wanted else { unreachable!() };
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        let client = machine.inside(|| {
+            eventually("chromedriver answers", || std::net::TcpStream::connect(("127.0.0.1", PORT)).ok());
+            let connecting = async {
+                let mut builder =
+                    ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
+                builder.capabilities(Capabilities::from_iter(wanted));
+                builder.connect(&format!("http://127.0.0.1:{PORT}")).await
+            };
+            runtime.block_on(connecting).unwrap()
+        });
+        Self { machine, runtime, client, _driver: driver }
+    }
+
+    fn within<T: Send>(&self, work: impl AsyncFnOnce(Client) -> T + Send) -> T {
+        let (runtime, client) = (&self.runtime, self.client.clone());
+        self.machine.inside(|| runtime.block_on(work(client)))
+    }
+
+    /// Loads a page.
+    pub fn go(&self, url: &str) {
+        self.within(async |client| client.goto(url).await).unwrap();
+    }
+
+    /// Clicks on a button or link with these words.
+    pub fn press(&self, words: &str) {
+        let xpath = format!("//button[normalize-space()='{words}'] | //a[normalize-space()='{words}']");
+        let mut last = String::new();
+        // A page that is kept up to date may replace it meanwhile.
+        let clicked = look(|| {
+            let click = async |client: Client| client.find(Locator::XPath(&xpath)).await?.click().await;
+            self.within(click).map_err(|error| last = error.to_string()).ok()
+        });
+        assert!(clicked.is_some(), "{words} cannot be clicked: {last}\n{}", self.text("body"));
+    }
+
+    /// Types into a field, in place of what is in it.
+    pub fn fill(&self, css: &str, text: &str) {
+        self.within(async |client| {
+            let field = client.find(Locator::Css(css)).await?;
+            field.clear().await?;
+            field.send_keys(text).await
+        })
+        .unwrap_or_else(|error| panic!("{css}: {error}"));
+    }
+
+    /// The text that a person reads there.
+    pub fn text(&self, css: &str) -> String {
+        self.run(
+            "const it = document.querySelector(arguments[0]); return it ? it.innerText : ''",
+            &[css.into()],
+        )
+        .as_str()
+        .unwrap()
+        .to_owned()
+    }
+
+    /// Waits until the page says this.
+    pub fn until(&self, words: &str) {
+        eventually(&format!("the page says {words:?}"), || self.text("body").contains(words).then_some(()));
+    }
+
+    /// The page's address.
+    pub fn url(&self) -> String {
+        self.within(async |client| client.current_url().await).unwrap().to_string()
+    }
+
+    /// What a script returns.
+    pub fn run(&self, script: &str, arguments: &[Value]) -> Value {
+        self.within(async |client| client.execute(script, arguments.to_vec()).await).unwrap()
+    }
+
+    /// What a script hands to its last argument.
+    pub fn run_later(&self, script: &str) -> Value {
+        self.within(async |client| client.execute_async(script, Vec::new()).await).unwrap()
+    }
+
+    /// A picture of the window, as PNG.
+    pub fn picture(&self) -> Vec<u8> {
+        self.within(async |client| client.screenshot().await).unwrap()
+    }
+}
+
+impl Drop for Browser<'_> {
+    fn drop(&mut self) {
+        // chromedriver ends the browser with its session; it may be gone already.
+        drop(self.within(async |client| tokio::time::timeout(Duration::from_secs(10), client.close()).await));
+    }
+}

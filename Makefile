@@ -40,7 +40,8 @@ RMQTTD = CARGO_TARGET_DIR='$(TARGET)/rmqttd' $(CARGO_BUILD) --manifest-path test
 # with `make soak`.
 LINKS := mosquitto embedded rmqtt
 OVER_LINKS := main_path:: joining:: content::
-# over_links FILTERS. All of the workspace is named, for with the tests alone their crates would be built once more.
+# over_links FILTERS. All of the workspace is named, here and in lint: crates of the tests alone would be built once more, for
+# they have other features then.
 over_links = for link in $(LINKS); do echo "over $$link"; MUSTER_TEST_LINK=$$link $(CARGO) test --locked --workspace $(TESTED) \
   -j$(JOBS) --test processes -- --test-threads=4 $(1) || exit 1; done
 
@@ -91,7 +92,7 @@ lint:
 	@.ci/packages lint
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --locked --workspace $(TESTED) --all-targets -j$(JOBS) -- -D warnings
-	$(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test arrows --test layers
+	$(CARGO) test --locked --workspace $(TESTED) -j$(JOBS) --test arrows --test layers
 	shellcheck -x $(SCRIPTS)
 	shellcheck -s sh examples/mosquitto/certificates.sh $(filter-out %/copyright,$(wildcard packaging/scripts/*))
 ifneq ($(DENY),)

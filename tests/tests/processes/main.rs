@@ -49,6 +49,7 @@ mod support_bundle;
 mod terminal;
 mod top;
 mod topology;
+mod tutorial;
 mod users;
 mod watching;
 mod withdrawn;

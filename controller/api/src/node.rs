@@ -79,6 +79,20 @@ pub struct LostView {
     pub reason: String,
 }
 
+/// How many nodes there are, by what they have in common.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct FleetCounts {
+    /// All of them.
+    pub total: u64,
+    /// Those with a resource that is not as it was made.
+    pub drifted: u64,
+    /// By [`NodeView::state`].
+    pub states: BTreeMap<String, u64>,
+    /// By the version of their agents; empty of one that has not said it.
+    pub versions: BTreeMap<String, u64>,
+}
+
 /// What a stack has on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]

@@ -88,30 +88,13 @@ pub struct NodePage {
     pub facts: bool,
 }
 
-/// GET /v1/counts/nodes
+/// GET /v1/counts/nodes and /v1/counts/fleet
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct NodeCounts {
+pub struct Counted {
     /// Only nodes like this; all, if it is empty.
     #[serde(default)]
     pub selector: String,
-    /// What is counted.
-    #[serde(default)]
-    pub by: CountBy,
-}
-
-/// A property of nodes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[schemars(inline)]
-pub enum CountBy {
-    /// online, offline, …
-    #[default]
-    State,
-    /// The version of their agents.
-    Version,
-    /// Whether a resource there has drifted: `drifted` or `as desired`.
-    Drift,
 }
 
 /// GET /v1/nodes/{node}

@@ -11,8 +11,8 @@ use crate::intent::{
     IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
 };
 use crate::node::{
-    ChangeLabels, CreateToken, DriftView, FactsView, Maintenance, MoveNode, NodeMoved, NodeRemoved,
-    NodeResourceView, NodeView, TokenCreated, TokenRevoked, TokenRow,
+    ChangeLabels, CreateToken, DriftView, FactsView, FleetCounts, Maintenance, MoveNode, NodeMoved,
+    NodeRemoved, NodeResourceView, NodeView, TokenCreated, TokenRevoked, TokenRow,
 };
 use crate::preview::PreviewView;
 use crate::query;
@@ -196,8 +196,10 @@ routes! {
     ListUsers: get("/v1/users", "Lists users").answers::<Vec<UserRow>>().for_admins();
     RevokeUser: delete("/v1/users/{user}", "Revokes a user").answers::<UserRevoked>().for_admins();
     ListNodes: get("/v1/nodes", "Lists nodes").query::<query::NodePage>().answers::<Vec<NodeView>>();
-    CountNodes: get("/v1/counts/nodes", "Counts nodes by state, or by another property")
-        .query::<query::NodeCounts>().answers::<std::collections::BTreeMap<String, u64>>();
+    CountNodes: get("/v1/counts/nodes", "Counts nodes by state")
+        .query::<query::Counted>().answers::<std::collections::BTreeMap<String, u64>>();
+    CountFleet: get("/v1/counts/fleet", "Counts nodes by state, drift and version")
+        .query::<query::Counted>().answers::<FleetCounts>();
     ShowNode: get("/v1/nodes/{node}", "Shows a node").query::<query::OneNode>().answers::<NodeView>();
     ChangeLabels: patch("/v1/nodes/{node}", "Sets and removes labels").takes::<ChangeLabels>().answers::<NodeView>();
     RemoveNode: delete("/v1/nodes/{node}", "Forgets a node").answers::<NodeRemoved>();

@@ -252,6 +252,7 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::RevokeToken => on(method, token::revoke),
         Operation::ListNodes => on(method, node::list),
         Operation::CountNodes => on(method, node::count),
+        Operation::CountFleet => on(method, node::count_fleet),
         Operation::ShowNode => on(method, node::show),
         Operation::ChangeLabels => on(method, node::label),
         Operation::RemoveNode => on(method, node::remove),

@@ -11,10 +11,10 @@ use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query};
 use muster_api::node::{
-    ChangeLabels, DriftView, FactsView, LinkCounters, LinkFactsView, Maintenance, MoveNode, NodeMoved,
-    NodeRemoved, NodeResourceView, NodeView,
+    ChangeLabels, DriftView, FactsView, FleetCounts, LinkCounters, LinkFactsView, Maintenance, MoveNode,
+    NodeMoved, NodeRemoved, NodeResourceView, NodeView,
 };
-use muster_api::query::{CountBy, NodeCounts, NodePage, OnNode, OneNode};
+use muster_api::query::{Counted, NodePage, OnNode, OneNode};
 use muster_engine::view::KnownNode;
 use muster_engine::{Answer, Request, View};
 use muster_shared::NodeId;
@@ -88,32 +88,49 @@ async fn last_seen(api: &Api, nodes: &mut [NodeView]) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// GET /v1/counts/nodes?selector=&by=: how many nodes there are, by one property of them.
+/// GET /v1/counts/nodes?selector=: the number of nodes in each state.
 pub async fn count(
     api: Api,
-    asked: Result<Query<NodeCounts>, QueryRejection>,
+    asked: Result<Query<Counted>, QueryRejection>,
 ) -> Result<Json<BTreeMap<String, u64>>, ApiError> {
-    let NodeCounts { selector, by } = query(asked)?;
+    let FleetCounts { total, mut states, .. } = counted(&api, query(asked)?).await?;
+    states.insert("total".to_owned(), total);
+    states.entry("online".to_owned()).or_default();
+    Ok(Json(states))
+}
+
+/// GET /v1/counts/fleet?selector=
+pub async fn count_fleet(
+    api: Api,
+    asked: Result<Query<Counted>, QueryRejection>,
+) -> Result<Json<FleetCounts>, ApiError> {
+    counted(&api, query(asked)?).await.map(Json)
+}
+
+async fn counted(api: &Api, Counted { selector }: Counted) -> Result<FleetCounts, ApiError> {
     let selector: Selector = selector.parse().map_err(ApiError::invalid)?;
-    let known = api.driver.query(|site| site.known_nodes()).await?;
-    let count = move || {
-        let mut counts = BTreeMap::from([("total".to_owned(), 0)]);
-        if by == CountBy::State {
-            counts.insert("online".to_owned(), 0);
+    let mut counts = FleetCounts::default();
+    let mut after = None;
+    loop {
+        let from = after.clone();
+        let page = api.driver.query(move |site| site.node_page(from.as_ref(), PAGE)).await?;
+        let is_last = page.len() < PAGE;
+        after = page.last().and_then(|node| node.view.name.parse::<NodeId>().ok());
+        let selector = selector.clone();
+        let add = move || {
+            for node in page.into_iter().filter(|node| node.is_meant(&selector)) {
+                counts.total += 1;
+                counts.drifted += u64::from(node.view.drifted > 0);
+                *counts.states.entry(node.view.state).or_default() += 1;
+                *counts.versions.entry(node.view.agent_version).or_default() += 1;
+            }
+            Ok(counts)
+        };
+        counts = blocking(add).await?;
+        if is_last {
+            return Ok(counts);
         }
-        for node in known.into_iter().filter(|node| node.is_meant(&selector)) {
-            *counts.entry("total".to_owned()).or_default() += 1;
-            let property = match by {
-                CountBy::State => node.view.state,
-                CountBy::Version => node.view.agent_version,
-                CountBy::Drift if node.view.drifted > 0 => "drifted".to_owned(),
-                CountBy::Drift => "as desired".to_owned(),
-            };
-            *counts.entry(property).or_default() += 1;
-        }
-        counts
-    };
-    blocking(move || Ok(count())).await.map(Json)
+    }
 }
 
 /// GET /v1/nodes/{node}

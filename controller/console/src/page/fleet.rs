@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::extract::Query;
 use axum::response::Response;
 use maud::{Markup, html};
-use muster_api::node::NodeView;
+use muster_api::node::{FleetCounts, NodeView};
 use muster_api::site::StatusView;
 use serde::Deserialize;
 
@@ -32,11 +32,8 @@ async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
     let api = &visitor.api;
     let status: StatusView = api.get("/v1/status").await?;
     let selector = escaped(&wanted.selector);
-    let count = |by: &str| format!("/v1/counts/nodes?by={by}&selector={selector}");
     let found = async {
-        let states: BTreeMap<String, u64> = api.get(&count("state")).await?;
-        let versions: BTreeMap<String, u64> = api.get(&count("version")).await?;
-        let drift: BTreeMap<String, u64> = api.get(&count("drift")).await?;
+        let counts: FleetCounts = api.get(&format!("/v1/counts/fleet?selector={selector}")).await?;
         let marker = match &*wanted.after {
             "" => String::new(),
             after => format!("&marker={}", escaped(after)),
@@ -45,9 +42,9 @@ async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
             api.get(&format!("/v1/nodes?limit={ROWS}&selector={selector}{marker}")).await?;
         Ok::<_, Problem>(html! {
             div.bars {
-                (bars("Nodes by state", &states))
-                (bars("Nodes by drift", &drift))
-                (bars("Nodes by version of the agent", &versions))
+                (bars("Nodes by state", &counts.states, counts.total))
+                (bars("Nodes by drift", &drift(&counts), counts.total))
+                (bars("Nodes by version of the agent", &counts.versions, counts.total))
             }
             (rows(&nodes))
             (more((nodes.len() == ROWS).then(|| next(&wanted.selector, &nodes))))
@@ -103,14 +100,18 @@ fn problems(status: &StatusView) -> Markup {
     }
 }
 
+fn drift(counts: &FleetCounts) -> BTreeMap<String, u64> {
+    let FleetCounts { total, drifted, .. } = counts;
+    BTreeMap::from([("as desired".to_owned(), total - drifted), ("drifted".to_owned(), *drifted)])
+}
+
 /// How many there are of each, beside all of them.
-fn bars(caption: &str, counts: &BTreeMap<String, u64>) -> Markup {
-    let total = counts.get("total").copied().unwrap_or_default();
+fn bars(caption: &str, counts: &BTreeMap<String, u64>, total: u64) -> Markup {
     html! {
         section {
             h3 { (caption) }
             ul {
-                @for (name, count) in counts.iter().filter(|(name, _)| *name != "total") {
+                @for (name, count) in counts {
                     li {
                         span { @if name.is_empty() { "not known" } @else { (name) } }
                         meter min="0" max=(total.max(1)) value=(count) aria-label={ (count) " of " (total) } {}

@@ -70,5 +70,8 @@ fn the_tutorial_does_what_it_says() {
     ] {
         assert!(ran.stdout.contains(said), "{said}\n{}\n{}", ran.stdout, ran.stderr);
     }
-    assert!(!dir.path().join("srv/motd").exists() && !dir.path().join("srv/third").exists(), "all is as it was");
+    assert!(
+        !dir.path().join("srv/motd").exists() && !dir.path().join("srv/third").exists(),
+        "all is as it was"
+    );
 }

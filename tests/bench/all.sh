@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
 # Usage: tests/bench/all.sh [--into FOLDER] [PART]…
-# Parts: scale templates agent update watch sim network memory flows intents ring topology fleet idle links postgres takeover
-# salt, by default all of them; and idle=AGENTS for another number of them than 1,000 and 10,000
+# Parts: scale templates agent update watch sim network memory flows intents ring topology fleet idle console links postgres
+# takeover salt, by default all of them; and idle=AGENTS for another number of them than 1,000 and 10,000
 #
 # With --into, the lines of each part also go to the page FOLDER/benchmarks.md when the part has ended.
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
 set -euo pipefail
 cd "$(dirname -- "$(readlink -f -- "$0")")/../.."
 unset "${!MUSTER_@}"
-parts=(scale templates agent update watch sim network memory flows intents ring topology fleet idle links postgres
+parts=(scale templates agent update watch sim network memory flows intents ring topology fleet idle console links postgres
   takeover salt)
 target=$(readlink -f -- "${CARGO_TARGET_DIR:-target}")
 release=$target/release agent=$target/dist/muster-agent
@@ -150,6 +150,9 @@ bench_topology() {
 
 # 10,000 agents in one process.
 bench_fleet() { beside fleet "$release" "$dir/fleet"; }
+
+# Pages of the console with 10,000 nodes and a stack of 100,000 resources.
+bench_console() { beside console "$release" "$dir/console"; }
 
 # Agents that have nothing to do, in processes of 5,000.
 bench_idle() {

@@ -52,9 +52,8 @@ pub struct EventPage {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Graph {
-    /// One row for each type in place of each resource: a large stack at a glance.
-    #[serde(default)]
-    pub by_type: bool,
+    /// With more resources than these, there is one row for each type in place of each resource.
+    pub most: Option<usize>,
 }
 
 /// GET /v1/stacks/{stack}/resources
@@ -65,6 +64,9 @@ pub struct ResourcePage {
     pub all: bool,
     /// Only these.
     pub status: Option<String>,
+    /// Only those on which something is being done, or that wait for something.
+    #[serde(default)]
+    pub busy: bool,
     /// The most resources in the answer; all, if it is absent.
     pub limit: Option<usize>,
     /// The name that the page begins after.

@@ -71,6 +71,9 @@ pub struct GraphView {
     pub status: String,
     /// The current revision.
     pub revision: u32,
+    /// Each row stands for all resources of a type.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub by_type: bool,
     /// Rows of the current revision by name, then those that are cleaned up.
     pub nodes: Vec<GraphNodeView>,
     /// In the order of the nodes that need.

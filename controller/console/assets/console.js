@@ -2,9 +2,11 @@
 "use strict";
 
 const main = document.getElementById("main");
+const pause = document.getElementById("pause");
 let source = null;
+let isPaused = false;
 
-// Changes what differs and leaves the rest: what somebody has focused, selected, scrolled or typed stays so.
+// Changes what differs and leaves the rest: what somebody has focused, selected, scrolled, opened or typed stays so.
 function update(html) {
   Idiomorph.morph(main, html, {
     morphStyle: "innerHTML",
@@ -15,16 +17,36 @@ function update(html) {
   });
 }
 
-function listen() {
-  if (source || document.hidden || !main?.dataset.live) return;
-  source = new EventSource("/console/live?page=" + encodeURIComponent(main.dataset.live));
-  source.addEventListener("main", (event) => update(event.data));
-}
-
-// A browser has few connections to one server: a page that nobody sees needs none.
-document.addEventListener("visibilitychange", () => {
-  if (!document.hidden) return listen();
+function stop() {
   source?.close();
   source = null;
-});
-listen();
+}
+
+// The controller has no more to say: the session has ended, or what the page showed is gone.
+function ended() {
+  stop();
+  isPaused = true;
+  pause.hidden = true;
+  document.getElementById("stale").hidden = false;
+}
+
+function listen() {
+  if (source || isPaused || document.hidden) return;
+  const { live, mark } = main.dataset;
+  source = new EventSource(`/console/live?page=${encodeURIComponent(live)}&mark=${mark}`);
+  source.addEventListener("main", (event) => update(event.data));
+  source.addEventListener("ended", ended);
+  source.addEventListener("error", () => source?.readyState === EventSource.CLOSED && ended());
+}
+
+if (main?.dataset.live) {
+  pause.hidden = false;
+  pause.addEventListener("click", () => {
+    isPaused = !isPaused;
+    pause.setAttribute("aria-pressed", String(isPaused));
+    isPaused ? stop() : listen();
+  });
+  // A browser has few connections to one server: a page that nobody sees needs none.
+  document.addEventListener("visibilitychange", () => (document.hidden ? stop() : listen()));
+  listen();
+}

@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tower::ServiceExt as _;
 
 /// The most bytes of an answer.
-const ANSWER_MAX: usize = 64 << 20;
+const ANSWER_MAX: usize = 16 << 20;
 /// What stands for itself in a path.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 

@@ -10,7 +10,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use muster_api::user::Role;
 
 use crate::client::Problem;
-use crate::login::Visitor;
+use crate::login::{Visitor, address};
 
 /// The pages in the navigation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,16 +46,21 @@ pub struct Page {
 impl Visitor {
     /// The page, or its main part alone.
     pub fn page(&self, page: Page) -> Response {
+        self.page_with(StatusCode::OK, page)
+    }
+
+    /// The page, with the status of what was asked for.
+    pub fn page_with(&self, status: StatusCode, page: Page) -> Response {
         if self.is_part {
             return main(&page).into_response();
         }
-        self.framed(StatusCode::OK, &page)
+        self.framed(status, &page)
     }
 
     /// The page that says why something was refused.
     pub fn refused(&self, problem: &Problem) -> Response {
         let title = match problem.status {
-            StatusCode::NOT_FOUND => "Not there",
+            StatusCode::NOT_FOUND => "Not found",
             StatusCode::FORBIDDEN => "Not allowed",
             _ => "That was refused",
         };
@@ -77,7 +82,7 @@ impl Visitor {
             Role::Operator => "operator",
             Role::Admin => "admin",
         };
-        let there = self.uri.path_and_query().map_or("/console", |path| path.as_str());
+        let (there, content) = (address(&self.uri), main(page));
         let body = html! {
             a.skip href="#main" { "Skip to the content" }
             header {
@@ -89,13 +94,17 @@ impl Visitor {
                         }
                     }
                 }
+                button id="pause" type="button" hidden aria-pressed="false" { "Pause updates" }
                 form.who method="post" action="/console/logout" {
                     span { (self.caller.name) ", " (role) }
                     (self.key())
                     button { "Log out" }
                 }
             }
-            main id="main" tabindex="-1" data-live=[page.is_live.then_some(there)] { (main(page)) }
+            p.note id="stale" role="status" hidden {
+                "This page is not kept up to date any more. " a href=(there) { "Load it again" }
+            }
+            main id="main" tabindex="-1" data-live=[page.is_live.then_some(there)] data-mark=(mark(&content.0)) { (content) }
         };
         (status, document(&page.title, &body)).into_response()
     }
@@ -106,15 +115,29 @@ impl Visitor {
     }
 
     /// A button that asks for something; nothing for those who may not.
-    pub fn button(&self, action: &str, does: &str, words: &str) -> Markup {
+    pub fn button(&self, action: &str, does: &str, of: &str, words: &str) -> Markup {
         if !self.is_operator() {
             return html! {};
         }
+        // Its name: when a page changes, no button takes another one's place.
         html! {
-            form.inline method="post" action=(action) {
+            form.inline id={ (does) "-" (of) } method="post" action=(action) {
                 (self.key())
                 input type="hidden" name="does" value=(does);
-                button { (words) }
+                @if !of.is_empty() { input type="hidden" name="resource" value=(of); }
+                button aria-label=[(!of.is_empty()).then(|| format!("{words} {of}"))] { (words) }
+            }
+        }
+    }
+
+    /// A button that is pressed in two steps, for what cannot be taken back.
+    pub fn careful_button(&self, action: &str, does: &str, of: &str, words: &str) -> Markup {
+        html! {
+            @if self.is_operator() {
+                details.inline id={ "sure-" (does) "-" (of) } {
+                    summary { (words) "…" }
+                    (self.button(action, does, of, words))
+                }
             }
         }
     }
@@ -217,7 +240,7 @@ pub fn table(caption: &str, heads: &[&str], rows: &[Vec<Markup>]) -> Markup {
                         tr { @for cell in row { td { (cell) } } }
                     }
                     @if rows.is_empty() {
-                        tr { td colspan=(heads.len()) { "Nothing." } }
+                        tr { td colspan=(heads.len()) { "None" } }
                     }
                 }
             }
@@ -257,7 +280,26 @@ pub fn when(time: &str) -> Markup {
     html! { @if !time.is_empty() { time datetime=(time) { (short) } } }
 }
 
-/// An SVG document of `muster-picture`, which escapes every text.
-pub fn picture(svg: String) -> Markup {
-    html! { div.picture role="region" aria-label="Picture" tabindex="0" { (PreEscaped(svg)) } }
+/// An SVG document of `muster-picture`, which escapes every text. It is drawn on a thread where it delays nobody.
+pub async fn picture(name: &str, draw: impl FnOnce() -> String + Send + 'static) -> Markup {
+    // The task fails if drawing panics, or when the runtime stops.
+    let svg = tokio::task::spawn_blocking(draw).await.unwrap_or_default();
+    html! { div.picture role="region" aria-label=(name) tabindex="0" { (PreEscaped(svg)) } }
+}
+
+/// Says that a list is cut, if it is.
+pub fn cut(all: usize, shown: usize) -> Markup {
+    html! { @if all > shown { p.note { "There are " (all) ": the first " (shown) " are shown." } } }
+}
+
+/// The first of many words, in one cell.
+pub fn some(words: &[String]) -> Markup {
+    const SHOWN: usize = 10;
+    let more = words.len().saturating_sub(SHOWN);
+    html! { (words[..words.len() - more].join(", ")) @if more > 0 { " and " (more) " more" } }
+}
+
+/// Tells two main parts of a page apart.
+pub fn mark(main: &str) -> String {
+    blake3::hash(main.as_bytes()).to_hex()[..16].to_owned()
 }

@@ -1,7 +1,12 @@
-//! What every answer and every change has: headers that let a browser load and send nothing else, and the rule that a change
-//! comes from a page of the console itself.
+//! What holds for every request: headers that let a browser load and send nothing else, a bound of size and time for each form,
+//! and the rule that a change comes from a page of the console itself.
 //!
-//! Absent: the key of each form (`login.rs`).
+//! Absent: the key of each form (`login.rs`), and the bounds of connections, which the controller has.
+
+use std::time::Duration;
+
+use axum::body::{Body, to_bytes};
+use axum::extract::State;
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -11,7 +16,16 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use tokio::time::timeout;
 
+use crate::{Console, frame, login};
+
+/// The most bytes of a form: keys and words of buttons, or a token.
+const FORM_MAX: usize = 8 << 10;
+/// The most bytes of a form with a template, which only somebody who is logged in may send.
+const TEMPLATE_FORM_MAX: usize = 4 << 20;
+/// The time for the bytes of a form.
+const FORM_TIME: Duration = Duration::from_secs(30);
 /// Nothing but our own style sheet and script; no text of a page is ever run.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -38,6 +52,39 @@ pub async fn headers(request: Request, next: Next) -> Response {
     answer
 }
 
+/// The console is for the network: on this machine there is the socket, which needs no token.
+pub async fn network(State(console): State<Console>, request: Request, next: Next) -> Response {
+    if (console.host.peer)(request.extensions()).is_none() {
+        let why = "The console is for browsers, over TLS: at controller.api.";
+        return frame::alone(StatusCode::NOT_FOUND, "Not found", why);
+    }
+    next.run(request).await
+}
+
+/// Reads a form, within its bounds.
+pub async fn body(State(console): State<Console>, request: Request, next: Next) -> Response {
+    if matches!(*request.method(), Method::GET | Method::HEAD) {
+        return next.run(request).await;
+    }
+    let has_template =
+        request.uri().path().starts_with("/console/stacks/") && login::is_known(&console, request.headers());
+    let most = if has_template { TEMPLATE_FORM_MAX } else { FORM_MAX };
+    let (parts, body) = request.into_parts();
+    match timeout(FORM_TIME, to_bytes(body, most)).await {
+        Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
+        Ok(Err(_)) => frame::alone(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "Too large",
+            "A browser may send 4 MB here: 'muster stack update' takes larger templates.",
+        ),
+        Err(_elapsed) => frame::alone(
+            StatusCode::REQUEST_TIMEOUT,
+            "Too slow",
+            "The form did not arrive within 30 seconds.",
+        ),
+    }
+}
+
 /// Refuses what another site's page sends.
 pub async fn same_origin(request: Request, next: Next) -> Response {
     let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
@@ -48,7 +95,7 @@ pub async fn same_origin(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// A browser says from which page a request comes; who says nothing is none.
+/// A browser says from which page a request comes. A request that names no origin does not come from a browser.
 fn is_foreign(headers: &HeaderMap) -> bool {
     let text = |name: &HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
     if let Some(site) = text(&FETCH_SITE)

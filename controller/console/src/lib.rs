@@ -6,7 +6,7 @@
 //! browser ── cookie ──▶ session.rs ── the user's token ──▶ client.rs ──▶ the API's router
 //!                          │
 //!                          ▼
-//!                       page/*.rs ── HTML ──▶ frame.rs ──▶ browser;  live.rs sends the page again when it is another one
+//!                       page/*.rs ── HTML ──▶ frame.rs ──▶ browser;  live.rs sends the page again when it has changed
 //! ```
 //!
 //! Absent: who may do what (`controller/api/src/route.rs`), and pictures of graphs (`controller/picture`).
@@ -19,31 +19,30 @@ mod login;
 mod page;
 mod session;
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use axum::extract::DefaultBodyLimit;
+use axum::http::Extensions;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
-use axum::http::{Extensions, StatusCode};
-use axum::response::{IntoResponse, Redirect, Response};
+use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 
 use client::Client;
+use live::Live;
 use session::Sessions;
 
-/// The most bytes of a form: a template and its parameters.
-const FORM_MAX: usize = 4 << 20;
-
 /// What the console needs of whoever serves it.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Host {
     /// Draws unpredictable bytes; `None`, if the system has none.
     pub random: fn() -> Option<[u8; 32]>,
     /// Of the extensions of a request, those that tell the API who is at the other end of the connection. `None`: not a user
     /// with a token, so the console is not for them.
     pub peer: fn(&Extensions) -> Option<Extensions>,
+    /// Changes when the controller stops.
+    pub stopped: watch::Receiver<()>,
 }
 
 /// Shared by all requests.
@@ -54,10 +53,6 @@ struct Console {
     sessions: Arc<Mutex<Sessions>>,
     /// Sessions have the time since then.
     began: Instant,
-    /// Pages that are kept up to date.
-    streams: Arc<Semaphore>,
-    /// The console itself, as `live.rs` asks it.
-    pages: Arc<OnceLock<Router>>,
 }
 
 impl Console {
@@ -70,28 +65,14 @@ impl Console {
     }
 
     /// The API for whoever has this token, at the other end of a connection.
-    ///
-    /// # Errors
-    /// The answer, if the console is not for them.
-    fn api_for(&self, extensions: &Extensions, token: String) -> Result<Client, Box<Response>> {
-        let Some(peer) = (self.host.peer)(extensions) else {
-            let why = "The console is for browsers, over TLS: at controller.api.";
-            return Err(Box::new(frame::alone(StatusCode::NOT_FOUND, "Not here", why)));
-        };
-        Ok(Client::new(self.api.clone(), peer, token))
+    fn api_for(&self, extensions: &Extensions, token: String) -> Client {
+        Client::new(self.api.clone(), (self.host.peer)(extensions).unwrap_or_default(), token)
     }
 }
 
-/// The pages below `/console`, made of what `api` answers.
-pub fn router(api: Router, host: Host) -> Router {
-    let console = Console {
-        api,
-        host,
-        sessions: Arc::default(),
-        began: Instant::now(),
-        streams: Arc::new(Semaphore::new(live::STREAMS_MAX)),
-        pages: Arc::default(),
-    };
+/// The API, and the pages below `/console` that are made of what it answers.
+pub fn with(api: Router, host: Host) -> Router {
+    let console = Console { api: api.clone(), host, sessions: Arc::default(), began: Instant::now() };
     let pages = Router::new()
         .route("/console", get(page::fleet::show))
         .route("/console/login", get(login::form).post(login::begin))
@@ -110,14 +91,13 @@ pub fn router(api: Router, host: Host) -> Router {
         .route("/console/intents", get(page::intents::show))
         .route("/console/intents/{key}", get(page::intents::one))
         .route("/console/audit", get(page::audit::show))
-        .route("/console/live", get(live::stream))
         .route("/console/{*other}", get(page::absent))
-        .layer(middleware::from_fn(guard::same_origin))
-        .layer(DefaultBodyLimit::max(FORM_MAX))
         .with_state(console.clone());
-    // It is set here alone.
-    drop(console.pages.set(pages.clone()));
+    let live = Router::new()
+        .route("/console/live", get(live::stream))
+        .with_state(Live::new(console.clone(), pages.clone()));
     pages
+        .merge(live)
         .route("/", get(async || Redirect::to("/console")))
         .route("/console/console.css", get(|| asset("text/css", include_str!("../assets/console.css"))))
         .route(
@@ -125,6 +105,10 @@ pub fn router(api: Router, host: Host) -> Router {
             get(|| asset("text/javascript", include_str!("../assets/idiomorph.min.js"))),
         )
         .route("/console/console.js", get(|| asset("text/javascript", include_str!("../assets/console.js"))))
+        .layer(middleware::from_fn_with_state(console.clone(), guard::body))
+        .layer(middleware::from_fn(guard::same_origin))
+        .layer(middleware::from_fn_with_state(console, guard::network))
+        .merge(api)
         .layer(middleware::from_fn(guard::headers))
 }
 

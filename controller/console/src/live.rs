@@ -1,96 +1,141 @@
-//! Keeps a page up to date: its main part is made again every few seconds, and sent when it is another one. A page is asked
-//! for as a browser asks for it, with the same cookie: so it shows nothing that its user may not see any more.
+//! Keeps a page up to date: its main part is made again every few seconds, and sent when it has changed. A page is asked for as
+//! its user asks for it, with the same cookie: so it shows nothing that the user may not see any more.
 //!
 //! Absent: what a page does with that (`assets/console.js`).
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use axum::Router;
 use axum::body::{Body, to_bytes};
-use axum::extract::{Query, State};
+use axum::extract::{FromRef, Query, State};
 use axum::http::header::COOKIE;
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use axum::http::{Extensions, HeaderMap, Request, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Deserialize;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 use tower::ServiceExt as _;
 
 use crate::Console;
-use crate::login::{PART, Visitor};
+use crate::frame::mark;
+use crate::login::{Look, Visitor};
 
-/// The most pages that are kept up to date at a time; others are as they were when they were loaded.
-pub const STREAMS_MAX: usize = 128;
-/// Between two looks at a page.
+/// The most pages of one user that are kept up to date: others are as they were when they were loaded.
+const PAGES_MAX: usize = 8;
+/// The most pages that are made again at a time.
+const LOOKS_MAX: usize = 4;
+/// Between two looks at a page; longer, if a look takes long.
 const PAUSE: Duration = Duration::from_secs(2);
+/// A look takes at most this part of the time.
+const SHARE: u32 = 20;
 /// A comment in between, so that a browser that is gone is noticed.
 const ALIVE: Duration = Duration::from_secs(15);
 /// The most bytes of a page.
 const PAGE_MAX: usize = 4 << 20;
 
-/// Which page.
-#[derive(Deserialize)]
-pub struct Wanted {
-    page: String,
-}
-
-/// A page that somebody looks at.
-struct Watched {
+/// The console, and its pages as a browser asks for them.
+#[derive(Clone)]
+pub struct Live {
     console: Console,
-    page: String,
-    headers: HeaderMap,
-    peer: axum::http::Extensions,
-    shown: Option<blake3::Hash>,
-    _place: OwnedSemaphorePermit,
+    pages: Router,
+    watched: Watched,
+    looks: Arc<Semaphore>,
 }
 
-/// GET /console/live?page=
+impl Live {
+    /// For these pages.
+    pub fn new(console: Console, pages: Router) -> Self {
+        Self { console, pages, watched: Watched::default(), looks: Arc::new(Semaphore::new(LOOKS_MAX)) }
+    }
+}
+
+impl FromRef<Live> for Console {
+    fn from_ref(live: &Live) -> Self {
+        live.console.clone()
+    }
+}
+
+/// Which page, and what the browser has of it.
+#[derive(Deserialize)]
+pub struct LiveQuery {
+    page: String,
+    #[serde(default)]
+    mark: String,
+}
+
+/// GET /console/live?page=&mark=
 pub async fn stream(
-    State(console): State<Console>,
+    State(live): State<Live>,
     visitor: Visitor,
-    extensions: axum::http::Extensions,
+    extensions: Extensions,
     headers: HeaderMap,
-    Query(Wanted { page }): Query<Wanted>,
+    Query(LiveQuery { page, mark }): Query<LiveQuery>,
 ) -> Response {
     if !page.starts_with("/console") || page.starts_with("/console/live") {
         return (StatusCode::BAD_REQUEST, "that is no page of the console").into_response();
     }
-    let Ok(place) = std::sync::Arc::clone(&console.streams).try_acquire_owned() else {
-        return (StatusCode::SERVICE_UNAVAILABLE, "too many pages are kept up to date").into_response();
+    let Some(place) = live.watched.place(&visitor.caller.name) else {
+        return (StatusCode::SERVICE_UNAVAILABLE, "this user has many pages that are kept up to date")
+            .into_response();
     };
-    drop(visitor);
-    let mut kept = HeaderMap::from_iter([(PART, HeaderValue::from_static("main"))]);
-    kept.extend(headers.get_all(COOKIE).iter().map(|cookie| (COOKIE, cookie.clone())));
-    let peer = (console.host.peer)(&extensions).unwrap_or_default();
-    let watched = Watched { console, page, headers: kept, peer, shown: None, _place: place };
-    let events = stream::unfold(watched, async |mut watched| {
-        let event = watched.next().await?;
-        Some((Ok::<_, Infallible>(event), watched))
+    let cookies = headers.get_all(COOKIE).iter().map(|cookie| (COOKIE, cookie.clone())).collect();
+    let peer = (live.console.host.peer)(&extensions).unwrap_or_default();
+    let stopped = live.console.host.stopped.clone();
+    let shown = ShownPage { live, page, cookies, peer, mark, stopped, _place: place };
+    let events = stream::unfold(Some(shown), async |shown| {
+        let mut shown = shown?;
+        match shown.next().await {
+            Some(event) => Some((Ok::<_, Infallible>(event), Some(shown))),
+            // The browser does not ask again.
+            None => Some((Ok(Event::default().event("ended").data("-")), None)),
+        }
     });
     Sse::new(events).keep_alive(KeepAlive::new().interval(ALIVE)).into_response()
 }
 
-impl Watched {
-    /// Waits until the page is another one. `None`: its user is not logged in any more, or it is not there.
+/// A page that somebody looks at.
+struct ShownPage {
+    live: Live,
+    page: String,
+    cookies: HeaderMap,
+    peer: Extensions,
+    /// Of what the browser has.
+    mark: String,
+    stopped: watch::Receiver<()>,
+    _place: Place,
+}
+
+impl ShownPage {
+    /// Waits until the page has changed. `None`: its user is not logged in any more, it is not there, or the controller stops.
     async fn next(&mut self) -> Option<Event> {
         loop {
+            let began = Instant::now();
             let text = self.look().await?;
-            let hash = blake3::hash(text.as_bytes());
-            if self.shown.replace(hash) != Some(hash) {
+            let pause = PAUSE.max(began.elapsed() * SHARE);
+            let mark = mark(&text);
+            if self.mark != mark {
+                self.mark = mark;
                 return Some(Event::default().event("main").data(text));
             }
-            sleep(PAUSE).await;
+            tokio::select! {
+                () = sleep(pause) => {}
+                _ended = self.stopped.changed() => return None,
+            }
         }
     }
 
     async fn look(&self) -> Option<String> {
+        let _look = self.live.looks.acquire().await.ok()?;
         let mut request = Request::builder().uri(&self.page).body(Body::empty()).ok()?;
-        request.headers_mut().extend(self.headers.clone());
+        request.headers_mut().extend(self.cookies.clone());
         request.extensions_mut().extend(self.peer.clone());
-        let pages = self.console.pages.get()?.clone();
-        let answer = match pages.oneshot(request).await {
+        request.extensions_mut().insert(Look);
+        let answer = match self.live.pages.clone().oneshot(request).await {
             Ok(answer) => answer,
             Err(never) => match never {},
         };
@@ -99,5 +144,57 @@ impl Watched {
         }
         let bytes = to_bytes(answer.into_body(), PAGE_MAX).await.ok()?;
         String::from_utf8(bytes.into()).ok()
+    }
+}
+
+/// How many pages of each user are kept up to date.
+#[derive(Clone, Default)]
+struct Watched(Arc<Mutex<BTreeMap<String, usize>>>);
+
+/// A page of a user; it counts until this is dropped.
+struct Place {
+    watched: Watched,
+    user: String,
+}
+
+impl Watched {
+    /// `None`: the user has as many as a user may have.
+    fn place(&self, user: &str) -> Option<Place> {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = all.entry(user.to_owned()).or_default();
+        if *count >= PAGES_MAX {
+            return None;
+        }
+        *count += 1;
+        Some(Place { watched: self.clone(), user: user.to_owned() })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut all = self.watched.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(count) = all.get_mut(&self.user) {
+            *count -= 1;
+            if *count == 0 {
+                all.remove(&self.user);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_has_so_many_pages_and_gets_them_back() {
+        let watched = Watched::default();
+        let mut places: Vec<Place> = (0..PAGES_MAX).map(|_| watched.place("anna").unwrap()).collect();
+        assert!(watched.place("anna").is_none());
+        assert!(watched.place("vera").is_some(), "another user has room");
+        places.pop();
+        assert!(watched.place("anna").is_some());
+        drop(places);
+        assert!(watched.0.lock().unwrap().is_empty(), "nothing is kept of who is gone");
     }
 }

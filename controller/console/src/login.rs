@@ -4,10 +4,10 @@
 //! Absent: how long a session lasts (`session.rs`).
 
 use axum::Form;
-use axum::extract::{FromRequestParts, Query, State};
+use axum::extract::{FromRef, FromRequestParts, Query, State};
 use axum::http::header::{COOKIE, SET_COOKIE};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode, Uri};
+use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use data_encoding::BASE64URL_NOPAD;
 use muster_api::user::{CallerView, Role};
@@ -17,12 +17,13 @@ use serde::Deserialize;
 use crate::Console;
 use crate::client::{Client, Problem, escaped};
 use crate::frame;
-use crate::session::{By, Id, LONGEST, Session};
+use crate::session::{Activity, Id, LONGEST, Session};
 
 /// The cookie: of this host alone, over TLS alone, and no script reads it.
 const COOKIE_NAME: &str = "__Host-muster";
-/// With it the main part of a page is asked for, by `live.rs`.
-pub const PART: HeaderName = HeaderName::from_static("muster-part");
+/// Marks a request of `live.rs` for the main part of a page.
+#[derive(Clone, Copy)]
+pub struct Look;
 
 /// Whoever is at the browser, logged in.
 pub struct Visitor {
@@ -34,7 +35,7 @@ pub struct Visitor {
     pub form_key: String,
     /// Where they are.
     pub uri: Uri,
-    /// Only the main part of the page is wanted.
+    /// Only the main part of the page is query.
     pub is_part: bool,
 }
 
@@ -60,20 +61,27 @@ impl Visitor {
     }
 }
 
-impl FromRequestParts<Console> for Visitor {
+impl<S: Send + Sync> FromRequestParts<S> for Visitor
+where
+    Console: FromRef<S>,
+{
     type Rejection = Response;
 
-    async fn from_request_parts(parts: &mut Parts, console: &Console) -> Result<Self, Response> {
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Response> {
+        let console = Console::from_ref(state);
         let uri = parts.uri.clone();
-        let is_part = parts.headers.contains_key(PART);
-        let by = if is_part { By::Page } else { By::Person };
+        let is_part = parts.extensions.get::<Look>().is_some();
+        let is_page = is_part || uri.path() == "/console/live";
+        let by = if is_page { Activity::Page } else { Activity::Person };
         let found = session_id(&parts.headers).and_then(|id| console.sessions().find(console.now(), &id, by));
-        let Some(session) = found else { return Err(to_login(&uri)) };
-        let api = console.api_for(&parts.extensions, session.token).map_err(|answer| *answer)?;
+        let next =
+            if parts.method == Method::GET { address(&uri) } else { uri.path().trim_end_matches("/start") };
+        let Some(session) = found else { return Err(to_login(next)) };
+        let api = console.api_for(&parts.extensions, session.token);
         match api.get::<CallerView>("/v1/caller").await {
             Ok(caller) => Ok(Self { api, caller, form_key: session.form_key, uri, is_part }),
             // The token has expired, or was revoked.
-            Err(problem) if problem.status == StatusCode::UNAUTHORIZED => Err(to_login(&uri)),
+            Err(problem) if problem.status == StatusCode::UNAUTHORIZED => Err(to_login(next)),
             Err(problem) => {
                 Err(frame::alone(problem.status, "The controller does not answer", &problem.message))
             }
@@ -81,9 +89,18 @@ impl FromRequestParts<Console> for Visitor {
     }
 }
 
-fn to_login(uri: &Uri) -> Response {
-    let there = uri.path_and_query().map_or("/console", |path| path.as_str());
-    Redirect::to(&format!("/console/login?next={}", escaped(there))).into_response()
+fn to_login(next: &str) -> Response {
+    Redirect::to(&format!("/console/login?next={}", escaped(next))).into_response()
+}
+
+/// A page with what is asked of it.
+pub fn address(uri: &Uri) -> &str {
+    uri.path_and_query().map_or("/console", |address| address.as_str())
+}
+
+/// Whether a request is of somebody who is logged in.
+pub fn is_known(console: &Console, headers: &HeaderMap) -> bool {
+    session_id(headers).is_some_and(|id| console.sessions().is_open(console.now(), &id))
 }
 
 /// The id in the cookie, if there is one.
@@ -94,14 +111,14 @@ fn session_id(headers: &HeaderMap) -> Option<Id> {
     BASE64URL_NOPAD.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
-/// What the address of the form may have.
+/// What stands after the question mark.
 #[derive(Deserialize)]
-pub struct Wanted {
+pub struct LoginQuery {
     #[serde(default)]
     next: String,
 }
 
-impl Wanted {
+impl LoginQuery {
     /// The page to go on to: one of the console, and of no other site.
     fn page(&self) -> &str {
         let is_ours = self.next == "/console"
@@ -112,25 +129,26 @@ impl Wanted {
 }
 
 /// GET /console/login
-pub async fn form(Query(wanted): Query<Wanted>) -> Response {
-    frame::login(StatusCode::OK, wanted.page(), None)
+pub async fn form(Query(query): Query<LoginQuery>) -> Response {
+    frame::login(StatusCode::OK, query.page(), None)
 }
 
 /// The filled form.
 #[derive(Deserialize)]
-pub struct Filled {
+pub struct LoginForm {
     token: String,
     #[serde(flatten)]
-    wanted: Wanted,
+    query: LoginQuery,
 }
 
 /// POST /console/login
 pub async fn begin(
     State(console): State<Console>,
-    extensions: axum::http::Extensions,
-    Form(Filled { token, wanted }): Form<Filled>,
+    extensions: Extensions,
+    headers: HeaderMap,
+    Form(LoginForm { token, query }): Form<LoginForm>,
 ) -> Response {
-    let refused = |status, why: &str| frame::login(status, wanted.page(), Some(why));
+    let refused = |status, why: &str| frame::login(status, query.page(), Some(why));
     let token = token.trim().to_owned();
     let Ok(parsed) = token.parse::<UserToken>() else {
         return refused(
@@ -138,10 +156,7 @@ pub async fn begin(
             "That is no user's token: paste the whole text that 'muster user create' printed.",
         );
     };
-    let api = match console.api_for(&extensions, token.clone()) {
-        Ok(api) => api,
-        Err(answer) => return *answer,
-    };
+    let api = console.api_for(&extensions, token.clone());
     if let Err(problem) = api.get::<CallerView>("/v1/caller").await {
         return refused(problem.status, &problem.message);
     }
@@ -149,14 +164,17 @@ pub async fn begin(
         return refused(StatusCode::SERVICE_UNAVAILABLE, "The controller's system gives no random numbers.");
     };
     let session = Session::new(parsed.name, token, BASE64URL_NOPAD.encode(&key));
+    if let Some(before) = session_id(&headers) {
+        console.sessions().end(&before);
+    }
     console.sessions().begin(console.now(), &id, session);
     let cookie = cookie(&BASE64URL_NOPAD.encode(&id), LONGEST.as_secs());
-    (AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to(wanted.page())).into_response()
+    (AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to(query.page())).into_response()
 }
 
 /// The key of a form that has nothing else.
 #[derive(Deserialize)]
-pub struct Key {
+pub struct LogoutForm {
     key: String,
 }
 
@@ -165,7 +183,7 @@ pub async fn end(
     State(console): State<Console>,
     headers: HeaderMap,
     visitor: Visitor,
-    Form(Key { key }): Form<Key>,
+    Form(LogoutForm { key }): Form<LogoutForm>,
 ) -> Response {
     if let Err(problem) = visitor.check(&key) {
         return visitor.refused(&problem);
@@ -196,7 +214,7 @@ mod tests {
             ("/console/\\example.org", "/console"),
             ("/v1/stacks", "/console"),
         ] {
-            assert_eq!(Wanted { next: next.to_owned() }.page(), page, "{next}");
+            assert_eq!(LoginQuery { next: next.to_owned() }.page(), page, "{next}");
         }
     }
 }

@@ -45,7 +45,7 @@ impl Session {
 
 /// Whether a request tells that somebody is at the browser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum Activity {
     /// A click.
     Person,
     /// A page that is kept up to date.
@@ -70,16 +70,21 @@ impl Sessions {
     }
 
     /// The session with this id, while it lasts.
-    pub fn find(&mut self, now: Duration, id: &Id, by: By) -> Option<Session> {
+    pub fn find(&mut self, now: Duration, id: &Id, by: Activity) -> Option<Session> {
         let session = self.0.get_mut(&digest(id))?;
         if session.has_ended(now) {
             self.end(id);
             return None;
         }
-        if by == By::Person {
+        if by == Activity::Person {
             session.used = now;
         }
         Some(session.clone())
+    }
+
+    /// Whether there is such a session, without a sign of life.
+    pub fn is_open(&mut self, now: Duration, id: &Id) -> bool {
+        self.find(now, id, Activity::Page).is_some()
     }
 
     /// Ends a session, if there is one.
@@ -118,9 +123,9 @@ mod tests {
         for (uses, last, is_there) in [
             (&[][..], 30, true),
             (&[], 31, false),
-            (&[(20, By::Person)], 50, true),
-            (&[(20, By::Page)], 50, false),
-            (&[(20, By::Person), (40, By::Person)], 71, false),
+            (&[(20, Activity::Person)], 50, true),
+            (&[(20, Activity::Page)], 50, false),
+            (&[(20, Activity::Person), (40, Activity::Person)], 71, false),
         ] {
             let mut sessions = Sessions::default();
             sessions.begin(Duration::ZERO, &[1; 32], session("anna"));
@@ -128,16 +133,16 @@ mod tests {
                 assert!(sessions.find(minutes(*at), &[1; 32], *by).is_some());
             }
             assert_eq!(
-                sessions.find(minutes(last), &[1; 32], By::Person).is_some(),
+                sessions.find(minutes(last), &[1; 32], Activity::Person).is_some(),
                 is_there,
                 "{uses:?} {last}"
             );
-            assert!(sessions.find(minutes(last), &[2; 32], By::Person).is_none(), "another browser");
+            assert!(sessions.find(minutes(last), &[2; 32], Activity::Person).is_none(), "another browser");
         }
         let mut sessions = Sessions::default();
         sessions.begin(Duration::ZERO, &[1; 32], session("anna"));
-        let lasted = (0..24).all(|n| sessions.find(minutes(n * 30), &[1; 32], By::Person).is_some());
-        assert!(lasted && sessions.find(minutes(12 * 60 + 1), &[1; 32], By::Person).is_none());
+        let lasted = (0..24).all(|n| sessions.find(minutes(n * 30), &[1; 32], Activity::Person).is_some());
+        assert!(lasted && sessions.find(minutes(12 * 60 + 1), &[1; 32], Activity::Person).is_none());
     }
 
     #[test]
@@ -145,7 +150,7 @@ mod tests {
         let mut sessions = Sessions::default();
         sessions.begin(Duration::ZERO, &[1; 32], session("anna"));
         sessions.end(&[1; 32]);
-        assert!(sessions.find(Duration::ZERO, &[1; 32], By::Person).is_none());
+        assert!(sessions.find(Duration::ZERO, &[1; 32], Activity::Person).is_none());
     }
 
     #[test]
@@ -161,13 +166,13 @@ mod tests {
             sessions.begin(Duration::from_secs(n as u64), &id(n), session("anna"));
         }
         let now = Duration::from_secs(100);
-        assert!(sessions.find(now, &id(0), By::Page).is_none(), "the oldest of that user has ended");
-        assert!(sessions.find(now, &id(1), By::Page).is_some());
-        assert!(sessions.find(now, &id(9999), By::Page).is_some(), "nobody else's");
+        assert!(sessions.find(now, &id(0), Activity::Page).is_none(), "the oldest of that user has ended");
+        assert!(sessions.find(now, &id(1), Activity::Page).is_some());
+        assert!(sessions.find(now, &id(9999), Activity::Page).is_some(), "nobody else's");
         for n in 0..2 * MAX {
             sessions.begin(now, &id(10_000 + n), session(&format!("user {n}")));
         }
         assert_eq!(sessions.0.len(), MAX);
-        assert!(sessions.find(now, &id(10_000 + 2 * MAX - 1), By::Page).is_some());
+        assert!(sessions.find(now, &id(10_000 + 2 * MAX - 1), Activity::Page).is_some());
     }
 }

@@ -2,9 +2,10 @@
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
-use axum::extract::Path;
+use axum::extract::{FromRequestParts as _, Path};
 use axum::http::header::{AUTHORIZATION, COOKIE, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
 use muster_shared::user_token::UserToken;
 use serde_json::json;
 use tower::ServiceExt as _;
@@ -58,6 +59,9 @@ fn api() -> Router {
             get(async || Json(json!({"name": SCRIPT, "nodes": [{"id": "1", "name": SCRIPT}]}))),
         )
         .route("/v1/stacks/{stack}/check", post(refused))
+        .route("/v1/intents", get(async || Json(json!([]))))
+        .route("/v1/devices/{node}/{bridge}", get(async || Json(json!({"device": "web-1/br0"}))))
+        .route("/v1/devices/{node}/{bridge}/flows", get(async || Json(json!([]))))
 }
 
 fn bytes() -> Option<[u8; 32]> {
@@ -66,7 +70,8 @@ fn bytes() -> Option<[u8; 32]> {
 }
 
 fn console() -> Router {
-    router(api(), Host { random: bytes, peer: |_| Some(Extensions::new()) })
+    let (_, stopped) = watch::channel(());
+    with(api(), Host { random: bytes, peer: |_| Some(Extensions::new()), stopped })
 }
 
 async fn ask(console: &Router, path: &str, cookie: &str, form: Option<&[(&str, &str)]>) -> Response<Body> {
@@ -192,18 +197,40 @@ async fn paths_and_sizes_that_nobody_types() {
         );
         assert!(!text(answer).await.contains("\"role\""), "{path}");
     }
-    let large = "x".repeat(FORM_MAX);
-    let answer =
-        ask(&console, "/console/stacks/web", &cookie, Some(&[("key", &key), ("does", &large)])).await;
-    assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    for path in
+        ["/console/devices/web-1/br0?from=18446744073709551615", "/console/intents?from=18446744073709551615"]
+    {
+        assert_eq!(ask(&console, path, &cookie, None).await.status(), StatusCode::OK, "{path}");
+    }
+    let large = "x".repeat(4 << 20);
+    for (path, cookie, bytes) in [
+        ("/console/stacks/web/update", &*cookie, large.len()),
+        ("/console/stacks/web/update", "", 9000),
+        ("/console/login", &*cookie, 9000),
+        ("/console/nodes/web-1", &*cookie, 9000),
+    ] {
+        let form = [("key", &*key), ("template", &large[..bytes])];
+        let answer = ask(&console, path, cookie, Some(&form)).await;
+        assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE, "{path}");
+    }
 }
 
 #[tokio::test]
 async fn the_console_is_for_the_network_alone() {
-    let console = router(api(), Host { random: bytes, peer: |_| None });
-    let answer = ask(&console, "/console/login", "", Some(&[("token", &token("anna"))])).await;
-    assert_eq!(answer.status(), StatusCode::NOT_FOUND);
-    assert!(text(answer).await.contains("controller.api"));
+    let (_, stopped) = watch::channel(());
+    let console = with(api(), Host { random: bytes, peer: |_| None, stopped });
+    for (path, form) in
+        [("/", None), ("/console/login", None), ("/console/login", Some(&[("token", "x")][..]))]
+    {
+        let answer = ask(&console, path, "", form).await;
+        assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+        assert!(text(answer).await.contains("controller.api"));
+    }
+    assert_eq!(
+        ask(&console, "/v1/caller", "", None).await.status(),
+        StatusCode::UNAUTHORIZED,
+        "the API is there"
+    );
 }
 
 #[tokio::test]
@@ -219,4 +246,68 @@ async fn headers_forbid_what_no_page_needs() {
         assert!(!header("content-security-policy").contains("unsafe"));
         assert_eq!((&*header("x-content-type-options"), &*header("x-frame-options")), ("nosniff", "DENY"));
     }
+}
+
+/// A form of which no more bytes come.
+#[tokio::test(start_paused = true)]
+async fn a_slow_form_has_its_time() {
+    let console = console();
+    let body = Body::from_stream(futures_util::stream::pending::<Result<Vec<u8>, std::io::Error>>());
+    let request = Request::post("/console/login").body(body).unwrap();
+    assert_eq!(console.oneshot(request).await.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
+}
+
+/// What a browser hears of a page, and the end of it.
+#[tokio::test(start_paused = true)]
+async fn a_page_is_kept_up_to_date_until_its_user_is_out() {
+    let console = console();
+    let (cookie, key) = log_in(&console, "anna").await;
+    let listen = async |path: &str| ask(&console, path, &cookie, None).await;
+    let page = text(ask(&console, "/console/stacks/web", &cookie, None).await).await;
+    let (_, rest) = page.split_once("data-mark=\"").unwrap();
+    let mark = rest.split('"').next().unwrap().to_owned();
+
+    // A browser that has another one gets the page.
+    let mut events = listen("/console/live?page=/console/stacks/web&mark=x").await.into_body();
+    let frame = events.frame().await.unwrap().unwrap().into_data().unwrap();
+    let event = String::from_utf8(frame.to_vec()).unwrap();
+    assert!(
+        event.starts_with("event: main\n") && event.contains(ESCAPED) && !event.contains("<main"),
+        "{event}"
+    );
+    drop(events);
+
+    // One that has this one hears nothing, until the user has logged out.
+    let answer = listen(&format!("/console/live?page=/console/stacks/web&mark={mark}")).await;
+    ask(&console, "/console/logout", &cookie, Some(&[("key", &key)])).await;
+    let heard = text(answer).await;
+    assert!(heard.contains("event: ended") && !heard.contains("event: main"), "{heard}");
+}
+
+#[tokio::test]
+async fn a_page_that_nobody_clicks_on_keeps_no_session() {
+    let (_, stopped) = watch::channel(());
+    let host = Host { random: bytes, peer: |_| Some(Extensions::new()), stopped };
+    let mut console = Console { api: api(), host, sessions: Arc::default(), began: Instant::now() };
+    let id = [3; 32];
+    let session = session::Session::new("anna".to_owned(), token("anna"), String::new());
+    console.sessions().begin(Duration::ZERO, &id, session);
+    let cookie = format!("__Host-muster={}", data_encoding::BASE64URL_NOPAD.encode(&id));
+    let mut visit = async |minutes: u64, path: &str| {
+        console.began = Instant::now() - Duration::from_secs(60 * minutes);
+        let (mut parts, ()) = Request::get(path).header(COOKIE, &cookie).body(()).unwrap().into_parts();
+        login::Visitor::from_request_parts(&mut parts, &console).await.is_ok()
+    };
+    assert!(visit(20, "/console/live?page=/console").await);
+    assert!(!visit(40, "/console/live?page=/console").await, "half an hour without a click");
+}
+
+/// Nothing of the console is left once the site is served elsewhere.
+#[tokio::test]
+async fn the_console_goes_with_its_router() {
+    let (running, stopped) = watch::channel(());
+    let console = with(api(), Host { random: bytes, peer: |_| Some(Extensions::new()), stopped });
+    log_in(&console, "anna").await;
+    drop(console);
+    running.closed().await;
 }

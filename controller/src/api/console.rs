@@ -5,14 +5,14 @@
 use axum::Router;
 use axum::http::Extensions;
 use muster_console::Host;
+use tokio::sync::watch;
 
 use super::caller::Peer;
 use crate::random::random;
 
-/// The API, and the console that asks it.
-pub(super) fn with(api: Router) -> Router {
-    let host = Host { random: || random().ok(), peer: remote };
-    api.clone().merge(muster_console::router(api, host))
+/// The API, and the console that asks it, until `stopped` changes.
+pub(super) fn with(api: Router, stopped: watch::Receiver<()>) -> Router {
+    muster_console::with(api, Host { random: || random().ok(), peer: remote, stopped })
 }
 
 /// Over the network users show a token. Who is on this machine may do everything without one.

@@ -24,8 +24,8 @@ pub async fn list(
     Path(name): Path<String>,
     listed: Result<Query<ResourcePage>, QueryRejection>,
 ) -> Result<Json<Vec<ResourceView>>, ApiError> {
-    let (name, ResourcePage { all, status, limit, marker }) = (stack_name(name)?, query(listed)?);
-    let which = RowFilter { all: all || status.is_some(), status };
+    let (name, ResourcePage { all, status, busy, limit, marker }) = (stack_name(name)?, query(listed)?);
+    let which = RowFilter { all: all || status.is_some() || busy, status, busy };
     rows(&api, &name, which, marker, super::limit(limit)?).await.map(Json)
 }
 
@@ -89,7 +89,7 @@ async fn one(api: &Api, name: &StackName, wanted: &str, all: bool) -> Result<Res
     if let Some(row) = found {
         return Ok(row);
     }
-    let rows = rows(api, name, RowFilter { all, status: None }, None, usize::MAX).await?;
+    let rows = rows(api, name, RowFilter { all, ..RowFilter::default() }, None, usize::MAX).await?;
     let near = suggestion(wanted, rows.iter().map(|row| &*row.name));
     Err(ApiError::not_found(format!("no resource '{wanted}' in stack '{name}'{near}")))
 }

@@ -111,7 +111,10 @@ pub fn serve(
     pki: Arc<Pki>,
 ) -> Result<ApiHandle, SocketError> {
     let site = config.site.clone();
-    socket.serve(site, |stopped| super::console::with(router(Api::new(config, driver, reader, pki, stopped))))
+    socket.serve(site, |stopped| {
+        let api = router(Api::new(config, driver, reader, pki, stopped.clone()));
+        super::console::with(api, stopped)
+    })
 }
 
 impl Socket {

@@ -14,7 +14,7 @@ use muster_api::stack::{
     Begun, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView, SteerRollout,
     TemplateView,
 };
-use muster_engine::{Answer, Request, View};
+use muster_engine::{Answer, Request};
 use muster_shared::StackName;
 
 use super::error::ApiError;
@@ -184,12 +184,9 @@ pub async fn graph(
     Path(name): Path<String>,
     asked: Result<Query<Graph>, QueryRejection>,
 ) -> Result<Json<GraphView>, ApiError> {
-    let (name, Graph { by_type }) = (stack_name(name)?, query(asked)?);
-    let look = move |site: View<'_>, name: &StackName| match by_type {
-        true => site.graph_by_type(name),
-        false => site.graph_view(name),
-    };
-    api.look(&name, look).await.map(Json)
+    let (name, Graph { most }) = (stack_name(name)?, query(asked)?);
+    let most = most.unwrap_or(usize::MAX);
+    api.look(&name, move |site, name| site.graph_within(name, most)).await.map(Json)
 }
 
 /// GET /v1/stacks/{stack}/revisions

@@ -65,9 +65,10 @@ impl Reader {
         let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
         self.with(|db| {
             // Each has its index: whoever follows asks again and again.
-            let of_whom = match user {
-                Some(_) => "actor = ?3",
-                None => "?3 = '' AND number >= (SELECT number FROM audit WHERE at >= ?2 ORDER BY at LIMIT 1)",
+            let of_whom = match (user, since) {
+                (Some(_), _) => "actor = ?3",
+                (None, Some(_)) => "?3 = '' AND number >= (SELECT number FROM audit WHERE at >= ?2 ORDER BY at LIMIT 1)",
+                (None, None) => "?3 = ''",
             };
             let order = if before.is_some() { "DESC" } else { "ASC" };
             let sql = format!(

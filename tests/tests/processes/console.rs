@@ -213,7 +213,7 @@ fn operators_work_in_a_browser() {
     // Every page.
     for (link, says, name) in [
         ("Fleet", "Nodes by name", "fleet"),
-        ("web-1", "What stacks have here", "node"),
+        ("web-1", "Resources of stacks here", "node"),
         ("Stacks", "Stacks by name", "stacks"),
         ("web", "What waits for what", ""),
         ("Resources", "base-web-1", "resources"),
@@ -268,7 +268,7 @@ fn operators_work_in_a_browser() {
         "document.getElementById('template').value = arguments[0]",
         &[template(&root, "hello again").into()],
     );
-    browser.press("Show what this would change");
+    browser.press("Preview");
     browser.until("Resources that change");
     assert!(browser.text("main").contains("hello → hello again"), "{}", browser.text("main"));
     judge.page(&browser, "preview");
@@ -281,7 +281,7 @@ fn operators_work_in_a_browser() {
     });
     browser.go(&fleet.url("/console/stacks/web/update"));
     browser.run("document.getElementById('template').value = 'resources: ['", &[]);
-    browser.press("Show what this would change");
+    browser.press("Preview");
     eventually("the template is refused", || (!browser.text("[role=alert]").is_empty()).then_some(()));
 
     // Who logs out is out, whatever the browser kept.

@@ -13,21 +13,21 @@ use crate::login::Visitor;
 
 /// Whose rows, and where the page begins.
 #[derive(Deserialize)]
-pub struct Wanted {
+pub struct AuditQuery {
     #[serde(default)]
     user: String,
     before: Option<u64>,
 }
 
 /// GET /console/audit
-pub async fn show(visitor: Visitor, Query(wanted): Query<Wanted>) -> Response {
-    super::shown(&visitor, page(&visitor, &wanted).await)
+pub async fn show(visitor: Visitor, Query(query): Query<AuditQuery>) -> Response {
+    super::shown(&visitor, page(&visitor, &query).await)
 }
 
-async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
-    let mut at = format!("/v1/audit?limit={ROWS}&before={}", wanted.before.unwrap_or(NEWEST));
-    if !wanted.user.is_empty() {
-        at += &format!("&user={}", escaped(&wanted.user));
+async fn page(visitor: &Visitor, query: &AuditQuery) -> Result<Page, Problem> {
+    let mut at = format!("/v1/audit?limit={ROWS}&before={}", query.before.unwrap_or(NEWEST));
+    if !query.user.is_empty() {
+        at += &format!("&user={}", escaped(&query.user));
     }
     let audit: Vec<AuditRow> = visitor.api.get(&at).await?;
     let row = |row: &AuditRow| {
@@ -47,12 +47,12 @@ async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
         form.search method="get" action="/console/audit" {
             div {
                 label for="user" { "User" }
-                input id="user" name="user" value=(wanted.user) spellcheck="false";
+                input id="user" name="user" value=(query.user) spellcheck="false";
             }
             button { "Show" }
         }
         (table("The newest first", &heads, &audit.iter().map(row).collect::<Vec<_>>()))
-        (more(next.map(|last| format!("/console/audit?user={}&before={}", escaped(&wanted.user), last.number))))
+        (more(next.map(|last| format!("/console/audit?user={}&before={}", escaped(&query.user), last.number))))
     };
     Ok(Page { section: Section::Audit, title: "Audit".to_owned(), is_live: true, content })
 }

@@ -14,7 +14,7 @@ use crate::login::Visitor;
 
 /// What is searched for, and where the page begins.
 #[derive(Deserialize)]
-pub struct Wanted {
+pub struct DeviceQuery {
     #[serde(default)]
     search: String,
     #[serde(default)]
@@ -25,17 +25,17 @@ pub struct Wanted {
 pub async fn show(
     visitor: Visitor,
     Path((node, bridge)): Path<(String, String)>,
-    Query(wanted): Query<Wanted>,
+    Query(query): Query<DeviceQuery>,
 ) -> Response {
-    super::shown(&visitor, page(&visitor, &node, &bridge, &wanted).await)
+    super::shown(&visitor, page(&visitor, &node, &bridge, &query).await)
 }
 
-async fn page(visitor: &Visitor, node: &str, bridge: &str, wanted: &Wanted) -> Result<Page, Problem> {
+async fn page(visitor: &Visitor, node: &str, bridge: &str, query: &DeviceQuery) -> Result<Page, Problem> {
     let at = path(["v1", "devices", node, bridge]);
     let device: DeviceView = visitor.api.get(&at).await?;
     let flows: Vec<FlowView> = visitor.api.get(&format!("{at}/flows?foreign=true")).await?;
     let all = flows.len();
-    let words = wanted.search.to_lowercase();
+    let words = query.search.to_lowercase();
     let found: Vec<(FlowView, Words)> = flows
         .into_iter()
         .map(|flow| {
@@ -45,31 +45,31 @@ async fn page(visitor: &Visitor, node: &str, bridge: &str, wanted: &Wanted) -> R
         .filter(|(_, text)| text.have(&words))
         .collect();
     let here = path(["console", "devices", node, bridge]);
-    let next = wanted.from + ROWS;
+    let next = query.from.saturating_add(ROWS);
     let content = html! {
         (list(&[
             ("Node", node_link(node)),
             ("Agent", badge(&device.node_state)),
             ("Switch", badge(&device.switch)),
-            ("Entries", text(format!("{} of {} are as they are to be", device.added, device.rules))),
+            ("Entries", text(format!("{} of {} installed", device.added, device.rules))),
             ("Foreign", text(device.foreign)),
             ("Reason", text(&device.reason)),
         ]))
         form.search method="get" action=(here) {
             div {
                 label for="search" { "Search in all columns" }
-                input id="search" name="search" value=(wanted.search) spellcheck="false";
+                input id="search" name="search" value=(query.search) spellcheck="false";
             }
             button { "Search" }
         }
-        p { (found.len()) " of " (all) " entries" }
-        (entries(found.get(wanted.from..).unwrap_or_default()))
-        (more((found.len() > next).then(|| format!("{here}?search={}&from={next}", escaped(&wanted.search)))))
+        p { (found.len()) " of " (all) " entries. Counters are those of the moment when the page was loaded." }
+        (entries(found.get(query.from..).unwrap_or_default()))
+        (more((found.len() > next).then(|| format!("{here}?search={}&from={next}", escaped(&query.search)))))
     };
     Ok(Page {
         section: Section::Devices,
         title: format!("Flow table of {node}/{bridge}"),
-        is_live: true,
+        is_live: false,
         content,
     })
 }
@@ -127,6 +127,6 @@ fn entries(found: &[(FlowView, Words)]) -> Markup {
             text(flow.bytes.map(|count| count.to_string()).unwrap_or_default()),
         ]
     };
-    let heads = ["Table", "Priority", "Matches", "Does", "State", "Owner", "Packets", "Bytes"];
+    let heads = ["Table", "Priority", "Matches", "Actions", "State", "Owner", "Packets", "Bytes"];
     table("Entries", &heads, &found.iter().take(ROWS).map(row).collect::<Vec<_>>())
 }

@@ -1,23 +1,29 @@
 //! Devices: bridges whose flow tables the controller keeps.
 
+use axum::extract::Query;
 use axum::response::Response;
 use maud::{Markup, html};
 use muster_api::flow::DeviceView;
+use serde::Deserialize;
 
-use super::device_path;
+use super::{ROWS, device_path};
 use crate::client::Problem;
-use crate::frame::{Page, Section, badge, link, table, text};
+use crate::frame::{Page, Section, badge, link, more, table, text};
 use crate::login::Visitor;
 
-/// The most devices on the page.
-const DEVICES_MAX: usize = 1000;
-
-/// GET /console/devices
-pub async fn show(visitor: Visitor) -> Response {
-    super::shown(&visitor, page(&visitor).await)
+/// Where the page begins.
+#[derive(Deserialize)]
+pub struct DevicesQuery {
+    #[serde(default)]
+    from: usize,
 }
 
-async fn page(visitor: &Visitor) -> Result<Page, Problem> {
+/// GET /console/devices
+pub async fn show(visitor: Visitor, Query(query): Query<DevicesQuery>) -> Response {
+    super::shown(&visitor, page(&visitor, query.from).await)
+}
+
+async fn page(visitor: &Visitor, from: usize) -> Result<Page, Problem> {
     let devices: Vec<DeviceView> = visitor.api.get("/v1/devices").await?;
     let row = |device: &DeviceView| {
         vec![
@@ -32,12 +38,12 @@ async fn page(visitor: &Visitor) -> Result<Page, Problem> {
             text(&device.reason),
         ]
     };
-    let heads =
-        ["Device", "Agent", "Switch", "Entries", "Added", "On their way", "Failed", "Foreign", "Reason"];
-    let rows: Vec<Vec<Markup>> = devices.iter().take(DEVICES_MAX).map(row).collect();
+    let heads = ["Device", "Agent", "Switch", "Entries", "Added", "Pending", "Failed", "Foreign", "Reason"];
+    let rows: Vec<Vec<Markup>> = devices.iter().skip(from).take(ROWS).map(row).collect();
+    let next = from.saturating_add(ROWS);
     let content = html! {
         (table("Devices by name", &heads, &rows))
-        @if devices.len() > DEVICES_MAX { p.note { "There are " (devices.len()) ": the first are shown." } }
+        (more((devices.len() > next).then(|| format!("/console/devices?from={next}"))))
     };
     Ok(Page { section: Section::Devices, title: "Flow tables".to_owned(), is_live: true, content })
 }

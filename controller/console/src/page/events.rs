@@ -13,17 +13,17 @@ use crate::login::Visitor;
 
 /// Which page.
 #[derive(Deserialize)]
-pub struct Wanted {
+pub struct EventsQuery {
     before: Option<u64>,
 }
 
 /// GET /console/stacks/{stack}/events
-pub async fn show(visitor: Visitor, Path(name): Path<String>, Query(wanted): Query<Wanted>) -> Response {
-    super::shown(&visitor, page(&visitor, &name, &wanted).await)
+pub async fn show(visitor: Visitor, Path(name): Path<String>, Query(query): Query<EventsQuery>) -> Response {
+    super::shown(&visitor, page(&visitor, &name, &query).await)
 }
 
-async fn page(visitor: &Visitor, name: &str, wanted: &Wanted) -> Result<Page, Problem> {
-    let before = wanted.before.unwrap_or(NEWEST);
+async fn page(visitor: &Visitor, name: &str, query: &EventsQuery) -> Result<Page, Problem> {
+    let before = query.before.unwrap_or(NEWEST);
     let at = format!("{}/events?limit={ROWS}&before={before}", path(["v1", "stacks", name]));
     let events: Vec<EventRow> = visitor.api.get(&at).await?;
     let row = |event: &EventRow| {

@@ -16,7 +16,7 @@ use crate::login::Visitor;
 
 /// Which nodes.
 #[derive(Deserialize)]
-pub struct Wanted {
+pub struct FleetQuery {
     #[serde(default)]
     selector: String,
     #[serde(default)]
@@ -24,17 +24,17 @@ pub struct Wanted {
 }
 
 /// GET /console
-pub async fn show(visitor: Visitor, Query(wanted): Query<Wanted>) -> Response {
-    super::shown(&visitor, page(&visitor, &wanted).await)
+pub async fn show(visitor: Visitor, Query(query): Query<FleetQuery>) -> Response {
+    super::shown(&visitor, page(&visitor, &query).await)
 }
 
-async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
+async fn page(visitor: &Visitor, query: &FleetQuery) -> Result<Page, Problem> {
     let api = &visitor.api;
     let status: StatusView = api.get("/v1/status").await?;
-    let selector = escaped(&wanted.selector);
+    let selector = escaped(&query.selector);
     let found = async {
         let counts: FleetCounts = api.get(&format!("/v1/counts/fleet?selector={selector}")).await?;
-        let marker = match &*wanted.after {
+        let marker = match &*query.after {
             "" => String::new(),
             after => format!("&marker={}", escaped(after)),
         };
@@ -47,7 +47,7 @@ async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
                 (bars("Nodes by version of the agent", &counts.versions, counts.total))
             }
             (rows(&nodes))
-            (more((nodes.len() == ROWS).then(|| next(&wanted.selector, &nodes))))
+            (more((nodes.len() == ROWS).then(|| next(&query.selector, &nodes))))
         })
     };
     let found = match found.await {
@@ -70,7 +70,7 @@ async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
         form.search method="get" action="/console" {
             div {
                 label for="selector" { "Search by labels and facts" }
-                input id="selector" name="selector" value=(wanted.selector) placeholder="role=web,facts.memory>=64000000000" spellcheck="false";
+                input id="selector" name="selector" value=(query.selector) placeholder="role=web,facts.memory>=64000000000" spellcheck="false";
             }
             button { "Search" }
         }
@@ -114,7 +114,7 @@ fn bars(caption: &str, counts: &BTreeMap<String, u64>, total: u64) -> Markup {
                 @for (name, count) in counts {
                     li {
                         span { @if name.is_empty() { "not known" } @else { (name) } }
-                        meter min="0" max=(total.max(1)) value=(count) aria-label={ (count) " of " (total) } {}
+                        meter min="0" max=(total.max(1)) value=(count) aria-label={ (name) ": " (count) " of " (total) } {}
                         strong { (count) }
                     }
                 }

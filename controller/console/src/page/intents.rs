@@ -14,7 +14,7 @@ use crate::login::Visitor;
 
 /// What is searched for, and where the page begins.
 #[derive(Deserialize)]
-pub struct Wanted {
+pub struct IntentsQuery {
     #[serde(default)]
     search: String,
     #[serde(default)]
@@ -22,13 +22,13 @@ pub struct Wanted {
 }
 
 /// GET /console/intents
-pub async fn show(visitor: Visitor, Query(wanted): Query<Wanted>) -> Response {
-    super::shown(&visitor, page(&visitor, &wanted).await)
+pub async fn show(visitor: Visitor, Query(query): Query<IntentsQuery>) -> Response {
+    super::shown(&visitor, page(&visitor, &query).await)
 }
 
-async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
+async fn page(visitor: &Visitor, query: &IntentsQuery) -> Result<Page, Problem> {
     let intents: Vec<IntentRow> = visitor.api.get("/v1/intents").await?;
-    let has = |text: &str| text.contains(&wanted.search);
+    let has = |text: &str| text.contains(&query.search);
     let found: Vec<&IntentRow> =
         intents.iter().filter(|row| has(&row.key) || has(&row.state) || has(&row.owner)).collect();
     let row = |row: &&IntentRow| {
@@ -41,19 +41,19 @@ async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
             text(&row.reason),
         ]
     };
-    let rows: Vec<_> = found.iter().skip(wanted.from).take(ROWS).map(row).collect();
-    let next = wanted.from + ROWS;
+    let rows: Vec<_> = found.iter().skip(query.from).take(ROWS).map(row).collect();
+    let next = query.from.saturating_add(ROWS);
     let content = html! {
         form.search method="get" action="/console/intents" {
             div {
                 label for="search" { "Search by key, state or owner" }
-                input id="search" name="search" value=(wanted.search) spellcheck="false";
+                input id="search" name="search" value=(query.search) spellcheck="false";
             }
             button { "Search" }
         }
         p { (found.len()) " of " (intents.len()) " intents" }
         (table("Intents by key", &["Key", "Type", "State", "Owner", "Errors", "Reason"], &rows))
-        (more((found.len() > next).then(|| format!("/console/intents?search={}&from={next}", escaped(&wanted.search)))))
+        (more((found.len() > next).then(|| format!("/console/intents?search={}&from={next}", escaped(&query.search)))))
     };
     Ok(Page { section: Section::Intents, title: "Intents".to_owned(), is_live: true, content })
 }
@@ -78,19 +78,20 @@ async fn intent(visitor: &Visitor, key: &str) -> Result<Page, Problem> {
         let ways: Vec<String> = moved.before.iter().map(|way| way.join(" → ")).collect();
         vec![text(&moved.why), text(format!("{:.3} s", moved.took)), text(ways.join("; "))]
     };
+    let drawn = picture("Path of the intent", move || Picture::of(&network).svg()).await;
     let content = html! {
         (list(&[
             ("State", html! { (badge(&intent.state)) " " (intent.reason) }),
             ("Asked for", text(&intent.request)),
             ("Owner", text(intent.owner.as_deref().unwrap_or_default())),
-            ("Ways", text(intent.paths.iter().map(|way| way.join(" → ")).collect::<Vec<_>>().join("; "))),
+            ("Paths", text(intent.paths.iter().map(|way| way.join(" → ")).collect::<Vec<_>>().join("; "))),
         ]))
-        h2 { "Way" }
-        (picture(Picture::of(&network).svg()))
+        h2 { "Path" }
+        (drawn)
         h2 { "Rules" }
         (table("Rules", &["Device", "Rule", "State", "Error"], &intent.entries.iter().map(rule).collect::<Vec<_>>()))
-        h2 { "Moves" }
-        (table("The last moves, oldest first", &["Why", "Took", "Ways before"], &intent.history.iter().map(moved).collect::<Vec<_>>()))
+        h2 { "Reroutes" }
+        (table("The last reroutes, oldest first", &["Why", "Took", "Paths before"], &intent.history.iter().map(moved).collect::<Vec<_>>()))
     };
     Ok(Page { section: Section::Intents, title: format!("Intent {key}"), is_live: true, content })
 }

@@ -7,7 +7,7 @@ use muster_picture::network::{DRAWN, Picture, point};
 
 use super::ROWS;
 use crate::client::Problem;
-use crate::frame::{Page, Section, badge, picture, table, text};
+use crate::frame::{Page, Section, badge, cut, picture, table, text};
 use crate::login::Visitor;
 
 /// GET /console/network
@@ -38,14 +38,20 @@ async fn page(visitor: &Visitor) -> Result<Page, Problem> {
             text(host.intents),
         ]
     };
+    let links: Vec<_> = network.links.iter().take(10 * ROWS).map(link).collect();
+    let hosts: Vec<_> = network.hosts.iter().take(10 * ROWS).map(host).collect();
+    let (all_links, all_hosts) = (network.links.len(), network.hosts.len());
+    let drawn = picture("The network", move || Picture::of(&network).svg()).await;
     let content = html! {
-        (picture(Picture::of(&network).svg()))
+        (drawn)
         h2 { "Links" }
         (table("Links, each direction on its own", &["From", "To", "State", "Cost", "Reserved", "Intents"],
-            &network.links.iter().take(10 * ROWS).map(link).collect::<Vec<_>>()))
+            &links))
+        (cut(all_links, links.len()))
         h2 { "Hosts" }
         (table("Hosts", &["Host", "At", "Addresses", "Also claimed at", "Intents"],
-            &network.hosts.iter().take(10 * ROWS).map(host).collect::<Vec<_>>()))
+            &hosts))
+        (cut(all_hosts, hosts.len()))
     };
     Ok(Page { section: Section::Network, title: "Network".to_owned(), is_live: true, content })
 }

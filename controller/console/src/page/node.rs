@@ -12,8 +12,11 @@ use serde_json::Value;
 
 use super::{node_picture, stack_link};
 use crate::client::{Problem, escaped, path};
-use crate::frame::{Page, Section, badge, list, picture, table, text, when};
+use crate::frame::{Page, Section, badge, cut, list, picture, table, text, when};
 use crate::login::Visitor;
+
+/// The most rows of drift on the page.
+const DRIFTS_MAX: usize = 500;
 
 /// GET /console/nodes/{node}
 pub async fn show(visitor: Visitor, Path(node): Path<String>) -> Response {
@@ -22,16 +25,16 @@ pub async fn show(visitor: Visitor, Path(node): Path<String>) -> Response {
 
 /// A button of the page.
 #[derive(Deserialize)]
-pub struct Pressed {
+pub struct ButtonForm {
     key: String,
     does: String,
 }
 
 /// POST /console/nodes/{node}
-pub async fn change(visitor: Visitor, Path(node): Path<String>, Form(pressed): Form<Pressed>) -> Response {
+pub async fn change(visitor: Visitor, Path(node): Path<String>, Form(form): Form<ButtonForm>) -> Response {
     let done = async {
-        visitor.check(&pressed.key)?;
-        let on = match &*pressed.does {
+        visitor.check(&form.key)?;
+        let on = match &*form.does {
             "maintenance" => true,
             "end-maintenance" => false,
             _ => return Err(Problem::new(StatusCode::BAD_REQUEST, "The page has no such button.")),
@@ -57,6 +60,13 @@ async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
     let is_held = node.state == "maintenance";
     let (does, words) =
         if is_held { ("end-maintenance", "End maintenance") } else { ("maintenance", "Begin maintenance") };
+    let drawn = match &facts {
+        Some(facts) => {
+            let (name, links) = (name.to_owned(), facts.links.clone());
+            picture("Network of the node", move || node_picture::of(&name, &links, &network)).await
+        }
+        None => html! {},
+    };
     let content = html! {
         (list(&[
             ("State", html! { (badge(&node.state)) @if let Some(why) = &node.state_reason { " " (why) } }),
@@ -66,23 +76,25 @@ async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
             ("Labels", text(labels.join(" "))),
             ("Clock", text(node.clock_off_s.map(|off| format!("{off} s off")).unwrap_or_default())),
         ]))
-        (visitor.button(&path(["console", "nodes", name]), does, words))
+        (visitor.button(&path(["console", "nodes", name]), does, "", words))
         @for conflict in node.mac_conflicts.iter().chain(&node.conflict) { p.error { (conflict) } }
         @if let Some(facts) = &facts {
             h2 { "Network" }
-            (picture(node_picture::of(name, &facts.links, &network)))
+            (drawn)
             (links(&facts.links))
         }
         h2 { "Resources" }
-        (held(&resources))
+        (resources_table(&resources))
+        (cut(usize::try_from(node.resources).unwrap_or(usize::MAX), resources.len()))
         h2 { "Drift" }
-        (drifted(&drift))
-        @if let Some(facts) = &facts { h2 { "Facts" } (told(facts)) }
+        (drift_table(&drift))
+        (cut(drift.len(), DRIFTS_MAX))
+        @if let Some(facts) = &facts { h2 { "Facts" } (facts_list(facts)) }
     };
     Ok(Page { section: Section::Fleet, title: format!("Node {name}"), is_live: true, content })
 }
 
-fn held(resources: &[NodeResourceView]) -> Markup {
+fn resources_table(resources: &[NodeResourceView]) -> Markup {
     let row = |on: &NodeResourceView| {
         let row = &on.resource;
         vec![
@@ -96,10 +108,10 @@ fn held(resources: &[NodeResourceView]) -> Markup {
         ]
     };
     let heads = ["Stack", "Resource", "Type", "Last job", "Observed", "Waits", "Reason"];
-    table("What stacks have here", &heads, &resources.iter().map(row).collect::<Vec<_>>())
+    table("Resources of stacks here", &heads, &resources.iter().map(row).collect::<Vec<_>>())
 }
 
-fn drifted(drift: &[DriftView]) -> Markup {
+fn drift_table(drift: &[DriftView]) -> Markup {
     let row = |row: &DriftView| {
         vec![
             stack_link(&row.stack),
@@ -111,7 +123,7 @@ fn drifted(drift: &[DriftView]) -> Markup {
         ]
     };
     let heads = ["Stack", "Resource", "Observed", "Difference", "Policy", "Correction"];
-    table("What is not as it was made", &heads, &drift.iter().map(row).collect::<Vec<_>>())
+    table("Resources with drift", &heads, &drift.iter().take(DRIFTS_MAX).map(row).collect::<Vec<_>>())
 }
 
 fn links(links: &[LinkFactsView]) -> Markup {
@@ -139,13 +151,13 @@ fn links(links: &[LinkFactsView]) -> Markup {
     table("Interfaces", &heads, &links.iter().map(row).collect::<Vec<_>>())
 }
 
-fn told(facts: &FactsView) -> Markup {
+fn facts_list(facts: &FactsView) -> Markup {
     let value = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let mut rows: Vec<(&str, Markup)> = vec![("told at", when(&facts.told_at))];
+    let mut rows: Vec<(&str, Markup)> = vec![("reported at", when(&facts.told_at))];
     rows.extend(facts.facts.iter().map(|(name, fact)| (&**name, text(value(fact)))));
     let disks: Vec<String> = facts
         .disks

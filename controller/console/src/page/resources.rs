@@ -9,12 +9,12 @@ use serde::Deserialize;
 
 use super::{ROWS, node_link, stack_link};
 use crate::client::{Problem, escaped, path};
-use crate::frame::{Page, Section, badge, more, table, text};
+use crate::frame::{Page, Section, badge, more, some, table, text};
 use crate::login::Visitor;
 
 /// Which of them.
 #[derive(Deserialize)]
-pub struct Wanted {
+pub struct ResourcesQuery {
     #[serde(default)]
     status: String,
     #[serde(default)]
@@ -24,17 +24,21 @@ pub struct Wanted {
 const STATUSES: [&str; 4] = ["", "FAILED", "IN_PROGRESS", "COMPLETE"];
 
 /// GET /console/stacks/{stack}/resources
-pub async fn show(visitor: Visitor, Path(name): Path<String>, Query(wanted): Query<Wanted>) -> Response {
-    super::shown(&visitor, page(&visitor, &name, &wanted).await)
+pub async fn show(
+    visitor: Visitor,
+    Path(name): Path<String>,
+    Query(query): Query<ResourcesQuery>,
+) -> Response {
+    super::shown(&visitor, page(&visitor, &name, &query).await)
 }
 
-async fn page(visitor: &Visitor, name: &str, wanted: &Wanted) -> Result<Page, Problem> {
+async fn page(visitor: &Visitor, name: &str, query: &ResourcesQuery) -> Result<Page, Problem> {
     let mut at = format!("{}/resources?limit={ROWS}", path(["v1", "stacks", name]));
-    if !wanted.status.is_empty() {
-        at += &format!("&status={}", escaped(&wanted.status));
+    if !query.status.is_empty() {
+        at += &format!("&status={}", escaped(&query.status));
     }
-    if !wanted.after.is_empty() {
-        at += &format!("&marker={}", escaped(&wanted.after));
+    if !query.after.is_empty() {
+        at += &format!("&marker={}", escaped(&query.after));
     }
     let resources: Vec<ResourceView> = visitor.api.get(&at).await?;
     let row = |row: &ResourceView| {
@@ -45,7 +49,7 @@ async fn page(visitor: &Visitor, name: &str, wanted: &Wanted) -> Result<Page, Pr
             html! { (row.action) " " (badge(&row.status)) },
             badge(&row.observed),
             text(phase_since(&row.phase, row.hook.as_deref(), row.phase_seconds)),
-            text(row.requires.join(", ")),
+            some(&row.requires),
             text(&row.status_reason),
         ]
     };
@@ -55,13 +59,13 @@ async fn page(visitor: &Visitor, name: &str, wanted: &Wanted) -> Result<Page, Pr
     let content = html! {
         p { "Of " (stack_link(name)) ": "
             @for status in STATUSES {
-                a href={ (here) "?status=" (status) } aria-current=[(status == wanted.status).then_some("true")] {
+                a href={ (here) "?status=" (status) } aria-current=[(status == query.status).then_some("true")] {
                     @if status.is_empty() { "all" } @else { (status) }
                 } " "
             }
         }
         (table("Resources by name", &heads, &resources.iter().map(row).collect::<Vec<_>>()))
-        (more(next.map(|last| format!("{here}?status={}&after={}", escaped(&wanted.status), escaped(&last.name)))))
+        (more(next.map(|last| format!("{here}?status={}&after={}", escaped(&query.status), escaped(&last.name)))))
     };
     Ok(Page { section: Section::Stacks, title: format!("Resources of {name}"), is_live: true, content })
 }

@@ -20,12 +20,14 @@ pub async fn show(visitor: Visitor) -> Response {
 
 async fn page(visitor: &Visitor) -> Result<Page, Problem> {
     let stacks: Vec<StackRow> = visitor.api.get("/v1/stacks").await?;
-    let going: Vec<StackRow> = stacks.into_iter().filter(|stack| stack.status != "COMPLETE").collect();
+    let mut going: Vec<StackRow> = stacks.into_iter().filter(|stack| stack.status != "COMPLETE").collect();
+    // A rollout that is under way is in a stack that is; an aborted one is in a stack that has failed.
+    going.sort_by_key(|stack| stack.status != "IN_PROGRESS");
     let mut views: Vec<StackView> = Vec::new();
     for stack in going.iter().take(STACKS_MAX) {
         match visitor.api.get::<StackView>(&path(["v1", "stacks", &stack.name])).await {
             Ok(view) => views.push(view),
-            // It has gone meanwhile.
+            // It was deleted meanwhile.
             Err(problem) if problem.status == axum::http::StatusCode::NOT_FOUND => {}
             Err(problem) => return Err(problem),
         }
@@ -34,7 +36,7 @@ async fn page(visitor: &Visitor) -> Result<Page, Problem> {
     let content = html! {
         @if views.is_empty() { p { "No rollout is under way." } }
         @if going.len() > STACKS_MAX {
-            p.note { (going.len()) " stacks are under way or have failed: the first " (STACKS_MAX) " were looked at." }
+            p.note { (going.len()) " stacks are under way or have failed: these are the rollouts of the first " (STACKS_MAX) "." }
         }
         @for stack in &views {
             section {

@@ -5,7 +5,7 @@ use axum::extract::Path;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
-use muster_api::resource::{GraphView, ResourceView};
+use muster_api::resource::{GraphNodeView, GraphView, ResourceView};
 use muster_api::stack::{FailureView, OutputView, RolloutAction, RolloutView, StackView, SteerRollout};
 use muster_picture::stack::Picture;
 use muster_picture::words::phase_since;
@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 use super::stacks::progress;
 use super::{ROWS, node_link};
 use crate::client::{Problem, path};
-use crate::frame::{Page, Section, badge, list, picture, table, text, when};
+use crate::frame::{Page, Section, badge, cut, list, picture, some, table, text, when};
 use crate::login::Visitor;
 
 /// With more resources than these, one box stands for all of a type.
-const DRAWN_MAX: u64 = 200;
+const DRAWN_MAX: usize = 200;
 
 /// GET /console/stacks/{stack}
 pub async fn show(visitor: Visitor, Path(name): Path<String>) -> Response {
@@ -28,24 +28,24 @@ pub async fn show(visitor: Visitor, Path(name): Path<String>) -> Response {
 
 /// A button of the page.
 #[derive(Deserialize)]
-pub struct Pressed {
+pub struct ButtonForm {
     key: String,
     does: String,
     resource: Option<String>,
 }
 
 /// POST /console/stacks/{stack}
-pub async fn change(visitor: Visitor, Path(name): Path<String>, Form(pressed): Form<Pressed>) -> Response {
-    match press(&visitor, &name, pressed).await {
+pub async fn change(visitor: Visitor, Path(name): Path<String>, Form(form): Form<ButtonForm>) -> Response {
+    match press(&visitor, &name, form).await {
         Ok(()) => Redirect::to(&path(["console", "stacks", &name])).into_response(),
         Err(problem) => visitor.refused(&problem),
     }
 }
 
-async fn press(visitor: &Visitor, name: &str, pressed: Pressed) -> Result<(), Problem> {
-    visitor.check(&pressed.key)?;
-    let steer = |action| json!(SteerRollout { action, resource: pressed.resource.clone() });
-    let (verb, body) = match &*pressed.does {
+async fn press(visitor: &Visitor, name: &str, form: ButtonForm) -> Result<(), Problem> {
+    visitor.check(&form.key)?;
+    let steer = |action| json!(SteerRollout { action, resource: form.resource.clone() });
+    let (verb, body) = match &*form.does {
         "check" => ("check", Value::Null),
         "cancel" => ("cancel", Value::Null),
         "pause" => ("rollout", steer(RolloutAction::Pause)),
@@ -62,11 +62,18 @@ async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
     let api = &visitor.api;
     let at = path(["v1", "stacks", name]);
     let stack: StackView = api.get(&at).await?;
-    let waiting: Vec<ResourceView> =
-        api.get(&format!("{at}/resources?limit={ROWS}&all=true&status=IN_PROGRESS")).await?;
+    let waiting: Vec<ResourceView> = match &*stack.status {
+        "IN_PROGRESS" => api.get(&format!("{at}/resources?limit={ROWS}&busy=true")).await?,
+        _ => Vec::new(),
+    };
     let failures: Vec<FailureView> = api.get(&format!("{at}/failures")).await?;
-    let by_type = stack.progress.total > DRAWN_MAX;
-    let graph: GraphView = api.get(&format!("{at}/graph?by_type={by_type}")).await?;
+    let graph: GraphView = api.get(&format!("{at}/graph?most={DRAWN_MAX}")).await?;
+    let types = if graph.by_type {
+        types(&graph.nodes)
+    } else {
+        html! {}
+    };
+    let drawn = picture("Graph of the stack", move || Picture::of(&graph).svg()).await;
     let here = path(["console", "stacks", name]);
     let content = html! {
         (list(&[
@@ -82,17 +89,17 @@ async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
             a href={ (here) "/update" } { "Template, and what an update would do" }
         }
         @if stack.status == "IN_PROGRESS" {
-            (visitor.button(&here, "cancel", "Cancel the operation"))
+            (visitor.careful_button(&here, "cancel", "", "Cancel the operation"))
         } @else {
-            (visitor.button(&here, "check", "Compare all with what is there"))
+            (visitor.button(&here, "check", "", "Check"))
         }
         @for rollout in &stack.rollouts { (rollout_of(visitor, name, rollout)) }
         @if !failures.is_empty() { h2 { "Failures" } (failed(&failures)) }
         h2 { "What waits for what" }
         (waits(&waiting))
         h2 { "Graph" }
-        @if by_type { p { "There are many resources: each box stands for all of a type." } }
-        (picture(Picture::of(&graph).svg()))
+        (drawn)
+        (types)
         @if !stack.outputs.is_empty() { h2 { "Outputs" } (outputs(&stack.outputs)) }
     };
     Ok(Page { section: Section::Stacks, title: format!("Stack {name}"), is_live: true, content })
@@ -101,18 +108,8 @@ async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
 /// A rollout with its buttons.
 pub fn rollout_of(visitor: &Visitor, stack: &str, rollout: &RolloutView) -> Markup {
     let here = path(["console", "stacks", stack]);
-    let button = |does: &str, words: &str| {
-        html! {
-            @if visitor.is_operator() {
-                form.inline method="post" action=(here) {
-                    (visitor.key())
-                    input type="hidden" name="does" value=(does);
-                    input type="hidden" name="resource" value=(rollout.resource);
-                    button aria-label={ (words) " rollout of " (rollout.resource) } { (words) }
-                }
-            }
-        }
-    };
+    let button = |does: &str, words: &str| visitor.button(&here, does, &rollout.resource, words);
+    let careful = |does: &str, words: &str| visitor.careful_button(&here, does, &rollout.resource, words);
     let next = rollout.next_in.map(|seconds| format!(", the next batch in {seconds} s")).unwrap_or_default();
     html! {
         h2 { "Rollout of " (rollout.resource) }
@@ -124,10 +121,21 @@ pub fn rollout_of(visitor: &Visitor, stack: &str, rollout: &RolloutView) -> Mark
         }
         @if !rollout.reason.is_empty() { p.error { (rollout.reason) } }
         @match &*rollout.state {
-            "going" => { (button("pause", "Pause")) (button("promote", "Promote")) (button("abort", "Abort")) },
-            "paused" => { (button("resume", "Resume")) (button("abort", "Abort")) },
+            "going" => { (button("pause", "Pause")) (careful("promote", "Promote")) (careful("abort", "Abort")) },
+            "paused" => { (button("resume", "Resume")) (careful("abort", "Abort")) },
             _ => {},
         }
+    }
+}
+
+/// What the boxes of a large graph stand for.
+fn types(groups: &[GraphNodeView]) -> Markup {
+    let row =
+        |group: &GraphNodeView| vec![text(&group.kind), badge(&group.status), text(&group.status_reason)];
+    let rows: Vec<_> = groups.iter().map(row).collect();
+    html! {
+        p { "There are many resources: each box stands for all of a type." }
+        (table("Resources by type", &["Type", "Status", "How many"], &rows))
     }
 }
 
@@ -138,7 +146,7 @@ fn waits(resources: &[ResourceView]) -> Markup {
             node_link(&row.node),
             html! { (row.action) " " (badge(&row.status)) },
             text(phase_since(&row.phase, row.hook.as_deref(), row.phase_seconds)),
-            text(row.waits_for.join(", ")),
+            some(&row.waits_for),
             text(&row.status_reason),
         ]
     };
@@ -152,7 +160,10 @@ fn failed(failures: &[FailureView]) -> Markup {
         vec![text(&row.resource), node_link(&row.node), text(&row.action), text(&row.reason)]
     };
     let rows: Vec<_> = failures.iter().take(ROWS).map(row).collect();
-    table("What failed in the last operation", &["Resource", "Node", "Action", "Reason"], &rows)
+    html! {
+        (table("What failed in the last operation", &["Resource", "Node", "Action", "Reason"], &rows))
+        (cut(failures.len(), ROWS))
+    }
 }
 
 fn outputs(outputs: &[OutputView]) -> Markup {
@@ -163,5 +174,6 @@ fn outputs(outputs: &[OutputView]) -> Markup {
         };
         vec![text(&output.key), html! { code { (value) } }, text(&output.description)]
     };
-    table("Outputs", &["Output", "Value", "Description"], &outputs.iter().map(row).collect::<Vec<_>>())
+    let rows: Vec<_> = outputs.iter().take(10 * ROWS).map(row).collect();
+    html! { (table("Outputs", &["Output", "Value", "Description"], &rows)) (cut(outputs.len(), 10 * ROWS)) }
 }

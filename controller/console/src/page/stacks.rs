@@ -13,18 +13,18 @@ use crate::login::Visitor;
 
 /// Which page of the list.
 #[derive(Deserialize)]
-pub struct Wanted {
+pub struct StacksQuery {
     #[serde(default)]
     after: String,
 }
 
 /// GET /console/stacks
-pub async fn show(visitor: Visitor, Query(wanted): Query<Wanted>) -> Response {
-    super::shown(&visitor, page(&visitor, &wanted).await)
+pub async fn show(visitor: Visitor, Query(query): Query<StacksQuery>) -> Response {
+    super::shown(&visitor, page(&visitor, &query).await)
 }
 
-async fn page(visitor: &Visitor, wanted: &Wanted) -> Result<Page, Problem> {
-    let marker = match &*wanted.after {
+async fn page(visitor: &Visitor, query: &StacksQuery) -> Result<Page, Problem> {
+    let marker = match &*query.after {
         "" => String::new(),
         after => format!("&marker={}", escaped(after)),
     };

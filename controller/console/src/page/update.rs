@@ -14,8 +14,13 @@ use serde_json::Value;
 
 use super::{ROWS, node_link, stack_link};
 use crate::client::{Problem, path};
-use crate::frame::{Page, Section, badge, errors, table, text};
+use crate::frame::{Page, Section, badge, cut, errors, mark, table, text};
 use crate::login::Visitor;
+
+/// The most properties of a resource that are compared on the page.
+const PROPERTIES_MAX: usize = 20;
+/// The largest template, in bytes, that a form shows: a page is no larger than 2 MB.
+const TEMPLATE_MAX: usize = 1 << 20;
 
 /// GET /console/stacks/{stack}/update
 pub async fn form(visitor: Visitor, Path(name): Path<String>) -> Response {
@@ -23,40 +28,45 @@ pub async fn form(visitor: Visitor, Path(name): Path<String>) -> Response {
     super::shown(&visitor, current.map(|current| page(&visitor, &name, &current.template, &html! {})))
 }
 
-/// The filled form.
+/// A template for the stack.
 #[derive(Deserialize)]
-pub struct Filled {
+pub struct UpdateForm {
     key: String,
     template: String,
+    /// What was looked at before this: [`Update::mark`].
+    #[serde(default)]
+    previewed: String,
 }
 
 /// POST /console/stacks/{stack}/update: what it would change.
-pub async fn preview(visitor: Visitor, Path(name): Path<String>, Form(filled): Form<Filled>) -> Response {
-    let compared = async {
-        visitor.check(&filled.key)?;
-        let update = update_to(&visitor, &name, &filled.template).await?;
-        let at = path(["v1", "stacks", &name, "preview"]);
-        visitor.api.send::<PreviewView>(Method::POST, &at, &update).await
+pub async fn preview(visitor: Visitor, Path(name): Path<String>, Form(form): Form<UpdateForm>) -> Response {
+    let update = async {
+        visitor.check(&form.key)?;
+        Update::to(&visitor, &name, &form.template).await
     };
-    let below = match compared.await {
-        Ok(preview) => {
-            html! { (changes(&preview)) (start_button(&visitor, &name, &filled.template, &preview)) }
-        }
-        Err(problem) => errors(&problem),
-    };
-    visitor.page(page(&visitor, &name, &filled.template, &below))
+    match update.await {
+        Ok(update) => compared(&visitor, &name, &form.template, &update, html! {}).await,
+        Err(problem) => refused(&visitor, &name, &form.template, &problem),
+    }
 }
 
 /// POST /console/stacks/{stack}/update/start
-pub async fn start(visitor: Visitor, Path(name): Path<String>, Form(filled): Form<Filled>) -> Response {
-    let begun = async {
-        visitor.check(&filled.key)?;
-        let update = update_to(&visitor, &name, &filled.template).await?;
-        visitor.api.send::<Begun>(Method::PUT, &path(["v1", "stacks", &name]), &update).await
+pub async fn start(visitor: Visitor, Path(name): Path<String>, Form(form): Form<UpdateForm>) -> Response {
+    let update = async {
+        visitor.check(&form.key)?;
+        Update::to(&visitor, &name, &form.template).await
     };
-    match begun.await {
+    let update = match update.await {
+        Ok(update) => update,
+        Err(problem) => return refused(&visitor, &name, &form.template, &problem),
+    };
+    if update.mark != form.previewed {
+        let note = html! { p.note { "The template or the stack has changed since. Nothing was started: look again." } };
+        return compared(&visitor, &name, &form.template, &update, note).await;
+    }
+    match visitor.api.send::<Begun>(Method::PUT, &path(["v1", "stacks", &name]), &update.request).await {
         Ok(_) => Redirect::to(&path(["console", "stacks", &name])).into_response(),
-        Err(problem) => visitor.page(page(&visitor, &name, &filled.template, &errors(&problem))),
+        Err(problem) => refused(&visitor, &name, &form.template, &problem),
     }
 }
 
@@ -64,23 +74,60 @@ async fn current(visitor: &Visitor, name: &str) -> Result<TemplateView, Problem>
     visitor.api.get(&path(["v1", "stacks", name, "template"])).await
 }
 
-/// An update to this template, with the files, environments and values of parameters that the stack has.
-async fn update_to(visitor: &Visitor, name: &str, template: &str) -> Result<UpdateStack, Problem> {
-    let current = current(visitor, name).await?;
-    // A browser sends each end of a line as two characters.
-    let text = template.replace("\r\n", "\n");
-    let template = Some(TemplateFile { name: current.name, text, files: current.files });
-    Ok(UpdateStack { template, existing: true, ..UpdateStack::default() })
+/// A template for the stack as it is now.
+struct Update {
+    request: UpdateStack,
+    /// Of the template, and of the revision that it changes.
+    mark: String,
+}
+
+impl Update {
+    /// With the files, environments and values of parameters that the stack has.
+    async fn to(visitor: &Visitor, name: &str, template: &str) -> Result<Self, Problem> {
+        let current = current(visitor, name).await?;
+        let text = with_ends_of(&current.template, template);
+        let mark = mark(&format!("{} {text}", current.revision));
+        let template = Some(TemplateFile { name: current.name, text, files: current.files });
+        Ok(Self { request: UpdateStack { template, existing: true, ..UpdateStack::default() }, mark })
+    }
+}
+
+/// The text with the ends of lines that another one has: a browser sends all of them as CR and LF.
+fn with_ends_of(before: &str, sent: &str) -> String {
+    let text = sent.replace("\r\n", "\n");
+    if before.contains("\r\n") { text.replace('\n', "\r\n") } else { text }
+}
+
+/// What it would change, and the button that starts it.
+async fn compared(visitor: &Visitor, name: &str, template: &str, update: &Update, note: Markup) -> Response {
+    let at = path(["v1", "stacks", name, "preview"]);
+    match visitor.api.send::<PreviewView>(Method::POST, &at, &update.request).await {
+        Ok(preview) => {
+            let below =
+                html! { (note) (changes(&preview)) (start_button(visitor, name, &update.mark, &preview)) };
+            visitor.page(page(visitor, name, template, &below))
+        }
+        Err(problem) => refused(visitor, name, template, &problem),
+    }
+}
+
+fn refused(visitor: &Visitor, name: &str, template: &str, problem: &Problem) -> Response {
+    visitor.page_with(problem.status, page(visitor, name, template, &errors(problem)))
 }
 
 fn page(visitor: &Visitor, name: &str, template: &str, below: &Markup) -> Page {
     let content = html! {
         p { "Of " (stack_link(name)) ". Files, environments and parameters stay as they are." }
-        form.wide method="post" action={ (path(["console", "stacks", name])) "/update" } {
-            (visitor.key())
-            label for="template" { "Template" }
-            textarea id="template" name="template" spellcheck="false" { (template) }
-            p { button { "Show what this would change" } }
+        @if template.len() > TEMPLATE_MAX {
+            p.note { "The template is too large for a page: use " code { "muster stack template" } " and " code { "muster stack update" } "." }
+        } @else {
+            form.wide id="update" method="post" action={ (path(["console", "stacks", name])) "/update" } {
+                (visitor.key())
+                label for="template" { "Template" }
+                // A browser takes the first end of line away.
+                textarea id="template" name="template" spellcheck="false" { "\n" (template) }
+                p { button { "Preview" } }
+            }
         }
         (below)
     };
@@ -96,10 +143,10 @@ fn changes(preview: &PreviewView) -> Markup {
             text(&row.kind),
             node_link(&row.node),
             html! { (badge(&row.change)) @if row.restricted { " " (badge("FAILED")) " the environment forbids it" } },
-            html! { ul { @for property in &row.properties {
+            html! { ul { @for property in row.properties.iter().take(PROPERTIES_MAX) {
                 li { code { (property.path) } ": " del { (short(&property.old)) } " → "
                     ins { @if property.unknown { "known later" } @else { (short(&property.new)) } } }
-            } } },
+            } } (cut(row.properties.len(), PROPERTIES_MAX)) },
         ]
     };
     html! {
@@ -109,8 +156,8 @@ fn changes(preview: &PreviewView) -> Markup {
         }
         @for warning in &preview.warnings { p.note { (warning) } }
         (table("Resources that change", &["Resource", "Type", "Node", "Change", "Properties"],
-            &differ.iter().take(10 * ROWS).map(row).collect::<Vec<_>>()))
-        @if differ.len() > 10 * ROWS { p.note { "There are " (differ.len()) ": the first are shown." } }
+            &differ.iter().take(5 * ROWS).map(row).collect::<Vec<_>>()))
+        (cut(differ.len(), 5 * ROWS))
     }
 }
 
@@ -125,18 +172,31 @@ fn short(value: &Value) -> String {
     if text.chars().count() <= FITS { text } else { text.chars().take(FITS).chain(['…']).collect() }
 }
 
-fn start_button(visitor: &Visitor, name: &str, template: &str, preview: &PreviewView) -> Markup {
+fn start_button(visitor: &Visitor, name: &str, mark: &str, preview: &PreviewView) -> Markup {
     let is_some = preview.resources.iter().any(|row| row.change != "unchanged");
     html! {
         @if !visitor.is_operator() {
             p.note { "An operator may start this." }
         } @else {
             @if !is_some { p { "Nothing changes on any server." } }
-            form method="post" action={ (path(["console", "stacks", name])) "/update/start" } {
-                (visitor.key())
-                input type="hidden" name="template" value=(template);
-                button { "Start the update" }
-            }
+            input type="hidden" name="previewed" value=(mark) form="update";
+            button form="update" formaction={ (path(["console", "stacks", name])) "/update/start" } { "Start the update" }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ends_of_lines_stay_as_they_are() {
+        for (before, sent, kept) in [
+            ("a\nb\n", "a\r\nc\r\n", "a\nc\n"),
+            ("a\r\nb\r\n", "a\r\nc\r\n", "a\r\nc\r\n"),
+            ("\na\n", "\r\na\r\n", "\na\n"),
+        ] {
+            assert_eq!(with_ends_of(before, sent), kept);
         }
     }
 }

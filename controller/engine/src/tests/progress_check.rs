@@ -138,7 +138,7 @@ fn pages_are_the_whole_list_however_long_they_are() {
     // Each row has a replacement, and all old rows still exist.
     bed.update(template(&rows(2))).unwrap();
     for all in [false, true] {
-        let which = RowFilter { all, status: None };
+        let which = RowFilter { all, ..RowFilter::default() };
         let mut whole: Vec<ResourceView> =
             bed.engine.view().resource_views(&super::bed::stack(), all).unwrap();
         whole.sort_by(|a, b| a.name.cmp(&b.name));
@@ -167,6 +167,35 @@ fn pages_are_the_whole_list_however_long_they_are() {
     let row = named("r15").unwrap();
     assert_eq!(named(&row.physical_id).unwrap(), row);
     assert_eq!(named("r99"), None);
-    let failed = RowFilter { all: true, status: Some("FAILED".to_owned()) };
+    let failed = RowFilter { all: true, status: Some("FAILED".to_owned()), ..RowFilter::default() };
     assert_eq!(bed.engine.view().resource_page(&super::bed::stack(), &failed, None, 10).unwrap(), []);
+}
+
+#[test]
+fn rows_that_wait_are_found_though_nothing_is_done_on_them() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-0 | a\n c: x=1 node=node-0")).unwrap();
+    let busy = RowFilter { all: true, busy: true, ..RowFilter::default() };
+    let names = |bed: &Bed| -> Vec<(String, String)> {
+        let page = bed.engine.view().resource_page(&super::bed::stack(), &busy, None, 10).unwrap();
+        page.into_iter().map(|row| (row.name, row.waits_for.join(","))).collect()
+    };
+    let of = |name: &str, needs: &str| (name.to_owned(), needs.to_owned());
+    assert_eq!(names(&bed), [of("a", ""), of("b", "a"), of("c", "")]);
+    bed.idle();
+    assert_eq!(names(&bed), []);
+}
+
+#[test]
+fn a_large_graph_is_one_of_types_also_while_little_of_it_is_under_way() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-0 | a\n c: x=1 node=node-0")).unwrap();
+    bed.idle();
+    bed.update(template("a: x=1 node=node-0\n b: x=1 node=node-0 | a\n c: x=2 node=node-0")).unwrap();
+    let of = |most| bed.engine.view().graph_within(&super::bed::stack(), most).unwrap();
+    let (whole, by_type) = (of(10), of(2));
+    assert!(!whole.by_type && whole.nodes.len() >= 3, "{whole:?}");
+    assert!(by_type.by_type && by_type.nodes.len() == 1, "{by_type:?}");
+    assert_eq!(by_type.nodes[0].status, "IN_PROGRESS");
+    assert_eq!(by_type.edges, []);
 }

@@ -21,6 +21,7 @@ impl View<'_> {
             action: stack.action.as_str().into(),
             status: stack.status.as_str().into(),
             revision: stack.revision,
+            by_type: false,
             nodes: forward
                 .chain(extras)
                 .map(|(slot, role)| self.graph_node(role, self.resource_view(stack, *slot, &needed), *slot))
@@ -29,9 +30,19 @@ impl View<'_> {
         })
     }
 
+    /// The graph, or with more resources than `most` that of their types.
+    pub fn graph_within(&self, name: &StackName, most: usize) -> Option<GraphView> {
+        let stack = self.graph.stacks.named(name)?;
+        if stack.forward.len() + stack.extras.len() > most {
+            self.graph_by_type(name)
+        } else {
+            self.graph_view(name)
+        }
+    }
+
     /// A row for each type of the stack's resources, which needs the types that they need. Its reason says how many there are,
     /// and its status is that of the resources which most deserve attention.
-    pub fn graph_by_type(&self, name: &StackName) -> Option<GraphView> {
+    fn graph_by_type(&self, name: &StackName) -> Option<GraphView> {
         let stack = self.graph.stacks.named(name)?;
         let mut groups: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
         let mut edges = BTreeSet::new();
@@ -47,6 +58,7 @@ impl View<'_> {
             action: stack.action.as_str().into(),
             status: stack.status.as_str().into(),
             revision: stack.revision,
+            by_type: true,
             nodes: groups.into_iter().map(|(kind, counts)| group(kind, &counts)).collect(),
             edges: edges
                 .into_iter()

@@ -22,6 +22,8 @@ pub struct RowFilter {
     pub all: bool,
     /// Only rows with this status.
     pub status: Option<String>,
+    /// Only rows on which something is being done, or that wait for something.
+    pub busy: bool,
 }
 
 impl View<'_> {
@@ -40,7 +42,10 @@ impl View<'_> {
         let is_listed = |slot: &&Slot| {
             let row = &self.graph.rows[**slot];
             let is_row = which.all || row.kind != Kind::Set;
-            is_row && which.status.as_ref().is_none_or(|wanted| *wanted == status_of(row))
+            let is_busy = || self.traversals.phase(row).is_some();
+            is_row
+                && (!which.busy || is_busy())
+                && which.status.as_ref().is_none_or(|wanted| *wanted == status_of(row))
         };
         // Rows of the revision are sorted by name.
         let from = stack.forward.partition_point(|slot| !is_after(slot));

@@ -19,6 +19,7 @@ use muster_template::Tree;
 
 use crate::cause::Cause;
 use crate::job::NewJob;
+use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
 use crate::plan::stands;
 use crate::record::{Observation, StackAction, Status};
@@ -181,7 +182,7 @@ impl Jobs {
 
     /// The thing is as desired. The row was asked in a check, or is external.
     pub(crate) fn found_in_sync(&mut self, slot: Slot) {
-        let previous = self.end_work(slot).and_then(|work| work.previous);
+        let previous = self.end_work(slot, JobEnd::Completed).and_then(|work| work.previous);
         let row = &mut self.graph.rows[slot];
         row.be_complete();
         let (stack, role, node) = (row.stack, row.role, row.node);
@@ -207,7 +208,7 @@ impl Jobs {
         let reason = format!("not as desired: {reason}");
         self.observe(slot, if missing { Observation::Missing } else { Observation::Drifted });
         if self.graph.rows[slot].is_asked() {
-            self.abandon_work(slot);
+            self.abandon_work(slot, JobEnd::Failed);
             self.fail_row(slot, reason);
         } else {
             self.attempt_failed(slot, &reason, false);

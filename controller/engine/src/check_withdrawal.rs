@@ -7,6 +7,7 @@
 use muster_shared::model::{Action, Down};
 
 use crate::graph::Graph;
+use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
 use crate::record::{StackAction, Status};
 use crate::row::Slot;
@@ -21,7 +22,7 @@ impl Jobs {
             self.graph.send(node, withdraw);
         }
         self.graph.tell_withdrawn(slot, Some(Action::Check), "unanswered");
-        let previous = self.end_work(slot).and_then(|work| work.previous);
+        let previous = self.end_work(slot, JobEnd::Withdrawn).and_then(|work| work.previous);
         let generation = self.graph.ctx.next_generation();
         let told = self.graph.rows[slot].end_check(generation, previous.as_ref());
         if let Some(observed) = told {

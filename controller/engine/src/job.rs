@@ -11,6 +11,7 @@ use muster_template::Desired;
 use crate::cause::Cause;
 use crate::gate::JobWait;
 use crate::job_deadline::ANSWER_GRACE;
+use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, PackedSpec};
@@ -173,8 +174,8 @@ impl Jobs {
     }
 
     /// Ends a job without success. The state of the thing is unknown, so earlier claims stay.
-    pub(crate) fn abandon_work(&mut self, slot: Slot) {
-        let previous = self.end_work(slot).and_then(|work| work.previous);
+    pub(crate) fn abandon_work(&mut self, slot: Slot, end: JobEnd) {
+        let previous = self.end_work(slot, end).and_then(|work| work.previous);
         self.left_ended(slot, Ended::Failed);
         let row = &mut self.graph.rows[slot];
         row.abandon();

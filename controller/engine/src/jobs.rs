@@ -6,6 +6,7 @@ use crate::content::Contents;
 use crate::engine::Config;
 use crate::fetches::Fetches;
 use crate::graph::Graph;
+use crate::job_end::JobEnds;
 use crate::node::NodeKey;
 use crate::rollout::Rollouts;
 use crate::unsettled::Unsettled;
@@ -20,6 +21,8 @@ pub(crate) struct Jobs {
     pub rollouts: Rollouts,
     /// Rows that background jobs may change.
     pub unsettled: Unsettled,
+    /// Of this start, for operators.
+    pub ends: JobEnds,
 }
 
 impl Jobs {
@@ -31,6 +34,7 @@ impl Jobs {
             fetches: Fetches::default(),
             rollouts: Rollouts::default(),
             unsettled: Unsettled::default(),
+            ends: JobEnds::default(),
         }
     }
 }

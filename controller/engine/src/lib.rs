@@ -54,6 +54,7 @@ mod ids;
 mod intent;
 mod job;
 mod job_deadline;
+mod job_end;
 mod jobs;
 mod journal;
 mod layout;

@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 
+use crate::job_end::JobEnd;
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, StackAction, Status};
 use crate::request::{Refusal, Source};
@@ -134,7 +135,7 @@ impl Traversals {
     /// Ends the row's job: its outcome will never be known.
     fn end_for_good(&mut self, slot: Slot) {
         if self.jobs.graph.rows[slot].is_sent() {
-            self.jobs.abandon_work(slot);
+            self.jobs.abandon_work(slot, JobEnd::Lost);
             let node =
                 self.jobs.graph.rows[slot].node.map(|node| self.jobs.graph.nodes[node].name.to_string());
             let row = &mut self.jobs.graph.rows[slot];

@@ -8,6 +8,7 @@ use muster_shared::Generation;
 use muster_shared::model::{Action, Down, LedgerEntry, Observed, Report};
 
 use crate::cause::Cause;
+use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
@@ -74,7 +75,7 @@ impl Jobs {
     /// the operation.
     pub(crate) fn interrupted(&mut self, slot: Slot, reason: String) {
         self.left_ended(slot, Ended::Untold);
-        self.abandon_work(slot);
+        self.abandon_work(slot, JobEnd::Interrupted);
         self.graph.rows[slot].set_reason(&reason);
         self.graph.event(self.graph.rows[slot].stack, Some(slot));
         self.graph.ctx.agenda.push_back(Todo::Visit(slot));
@@ -99,7 +100,7 @@ impl Jobs {
     }
 
     pub(crate) fn done(&mut self, slot: Slot, node: NodeKey, observed: Observed) {
-        let previous = self.end_work(slot).and_then(|work| work.previous);
+        let previous = self.end_work(slot, JobEnd::Completed).and_then(|work| work.previous);
         self.left_ended(slot, Ended::Well);
         let row = &mut self.graph.rows[slot];
         let (resource, generation, deleted) = (row.physical, row.generation, row.is_going());

@@ -8,6 +8,7 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_shared::model::Action;
 
+use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
 use crate::record::{Observation, Status};
 use crate::row::{Role, Row, Slot, WorkState};
@@ -48,7 +49,7 @@ impl Jobs {
                     "before it was tried again",
                     "what it needs is not ready",
                 );
-                self.abandon_work(slot);
+                self.abandon_work(slot, JobEnd::Withdrawn);
             }
             WorkState::Backoff => {
                 row.next_attempt();
@@ -65,7 +66,7 @@ impl Jobs {
                 }
             }
             WorkState::Sent | WorkState::Running | WorkState::Settling => {
-                self.attempt_failed(slot, "no answer from the agent in time", false);
+                self.attempt_ended(slot, "no answer from the agent in time", JobEnd::TimedOut, false);
             }
             WorkState::NodeAway | WorkState::Queued => {}
         }
@@ -73,6 +74,11 @@ impl Jobs {
 
     /// An attempt failed. The next one follows after a backoff, or the job has failed.
     pub(crate) fn attempt_failed(&mut self, slot: Slot, reason: &str, permanent: bool) {
+        self.attempt_ended(slot, reason, JobEnd::Failed, permanent);
+    }
+
+    /// The same; `end` is how the job ends if no other attempt follows.
+    fn attempt_ended(&mut self, slot: Slot, reason: &str, end: JobEnd, permanent: bool) {
         let limit = self.graph.ctx.limits.retries;
         self.graph.add_cause(slot, reason);
         let row = &mut self.graph.rows[slot];
@@ -81,7 +87,7 @@ impl Jobs {
             if row.action == Some(Action::Check) && row.observed == Observation::InSync {
                 self.observe(slot, Observation::Unknown);
             }
-            self.abandon_work(slot);
+            self.abandon_work(slot, end);
             return match self.graph.rows[slot].cause.is_drift() {
                 true => self.graph.failed_after_drift(slot),
                 false => self.fail_row(slot, reason.to_owned()),

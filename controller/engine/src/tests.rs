@@ -31,6 +31,7 @@ mod hooks;
 mod host;
 mod intents;
 mod job_deadline;
+mod job_ends;
 mod jobs;
 mod moving;
 mod names;

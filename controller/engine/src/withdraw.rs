@@ -6,6 +6,7 @@
 
 use muster_shared::model::Action;
 
+use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
 use crate::rollout::Ended;
 use crate::row::{Slot, WorkState};
@@ -56,7 +57,7 @@ impl Jobs {
         }
         self.graph.tell_withdrawn(slot, self.graph.rows[slot].action, "before it began");
         self.left_ended(slot, Ended::Unbegun);
-        let Some(work) = self.end_work(slot) else { return };
+        let Some(work) = self.end_work(slot, JobEnd::Withdrawn) else { return };
         let row = &mut self.graph.rows[slot];
         let new = row.spec.clone().filter(|_| !row.is_going() && work.previous.is_some());
         let observed = work.previous.as_ref().map(|previous| previous.observed);
@@ -78,6 +79,6 @@ impl Jobs {
     /// Ends a job that waits for its next attempt.
     fn give_up_trying(&mut self, slot: Slot) {
         self.graph.tell_withdrawn(slot, self.graph.rows[slot].action, "before it was tried again");
-        self.abandon_work(slot);
+        self.abandon_work(slot, JobEnd::Withdrawn);
     }
 }

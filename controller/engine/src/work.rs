@@ -12,6 +12,7 @@ use muster_shared::model::Spec;
 
 use crate::context::Context;
 use crate::graph::Graph;
+use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::row::{Slot, Work, WorkState};
@@ -43,10 +44,11 @@ impl Graph {
 }
 
 impl Jobs {
-    pub(crate) fn end_work(&mut self, slot: Slot) -> Option<Work> {
+    pub(crate) fn end_work(&mut self, slot: Slot, end: JobEnd) -> Option<Work> {
         self.graph.set_due(slot, None);
         let row = &mut self.graph.rows[slot];
         let work = row.end_work()?;
+        self.ends.count(end);
         let (stack_id, node) = (row.stack, row.node);
         let mut stack = self.graph.stacks.get_mut(&stack_id);
         if let Some(stack) = &mut stack {

@@ -133,6 +133,9 @@ impl Course {
         }
     }
 
+    /// The names of all of them.
+    pub const NAMES: [&str; 4] = ["going", "paused", "timed_out", "aborted"];
+
     /// The reason for the abort; empty if the rollout was not aborted.
     pub fn reason(&self) -> &str {
         match self {

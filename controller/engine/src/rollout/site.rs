@@ -48,6 +48,10 @@ impl Rollouts {
         self.by_stack.len()
     }
 
+    pub fn all(&self) -> impl Iterator<Item = &Rollout> {
+        self.by_stack.values().flat_map(|of| of.by_set.values())
+    }
+
     pub fn of_stack(&self, stack: u64) -> impl Iterator<Item = (&Arc<str>, &Rollout)> {
         self.by_stack.get(&stack).into_iter().flat_map(|of| &of.by_set)
     }

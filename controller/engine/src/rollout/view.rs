@@ -4,11 +4,20 @@ use muster_api::stack::RolloutView;
 use muster_shared::MonoTime;
 
 use super::machine::Rollout;
+use super::record::Course;
 use crate::stack::Stack;
 use crate::view::View;
 use crate::walk::Stage;
 
 impl View<'_> {
+    /// Number of rollouts of operations in progress, by the name of their state.
+    pub fn rollout_counts(&self) -> Vec<(&'static str, u64)> {
+        let in_state = |name: &&str| {
+            self.jobs.rollouts.all().filter(|rollout| rollout.course().as_str() == *name).count() as u64
+        };
+        Course::NAMES.into_iter().map(|name| (name, in_state(&name))).collect()
+    }
+
     /// For `stack show`.
     pub(crate) fn rollout_views(&self, stack: &Stack) -> Vec<RolloutView> {
         let walk = stack.walk.as_ref().filter(|walk| walk.stage != Stage::Check && !stack.is_still());

@@ -315,6 +315,8 @@ fn one_that_was_paused_in_its_last_batch_can_be_resumed_or_aborted() {
         steer(&mut bed, RolloutAction::Pause).unwrap();
         bed.idle();
         assert_eq!((bed.status().as_str(), shown(&bed).state.as_str()), ("UPDATE_FAILED", "paused"));
+        let counts = [("going", 0), ("paused", 1), ("timed_out", 0), ("aborted", 0)];
+        assert_eq!(bed.engine.view().rollout_counts(), counts);
         steer(&mut bed, action).unwrap();
         assert_eq!(bed.status(), "UPDATE_FAILED");
         steer(&mut bed, RolloutAction::Pause).ok();

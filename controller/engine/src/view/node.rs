@@ -185,6 +185,11 @@ impl View<'_> {
         counts
     }
 
+    /// Number of drifted resources on all nodes.
+    pub fn drifted_count(&self) -> u64 {
+        self.drifted_on_nodes().values().sum()
+    }
+
     /// Lost rows, by stack and name.
     pub(crate) fn lost_views(&self, slots: impl Iterator<Item = Slot>) -> Vec<LostView> {
         let mut rows: Vec<&Row> = slots.map(|slot| &self.graph.rows[slot]).collect();

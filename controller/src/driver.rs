@@ -183,6 +183,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     return;
                 },
             }
+            let begun = Instant::now();
             // Inputs that arrived meanwhile share the commit.
             let mut stops = false;
             if !self.turns.is_busy() {
@@ -194,6 +195,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             }
             self.wake_if_due();
             self.turn_over();
+            inbox.turns.add(begun.elapsed());
             if stops {
                 return;
             }

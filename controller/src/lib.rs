@@ -6,6 +6,7 @@ pub mod api;
 pub mod config;
 pub mod data_dir;
 pub mod driver;
+pub mod durations;
 #[cfg(debug_assertions)]
 pub mod faults;
 pub mod lease;

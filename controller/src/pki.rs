@@ -161,6 +161,12 @@ impl Pki {
         left.map_or(0, |left| left.unsigned_abs().as_secs())
     }
 
+    /// When the CA's certificate ends, in seconds since 1970.
+    pub fn ca_ends(&self) -> Option<i64> {
+        let (_, ca) = x509_parser::parse_x509_certificate(&self.ca_der).ok()?;
+        Some(ca.validity().not_after.timestamp())
+    }
+
     /// The fingerprint of the CA in join tokens.
     pub fn fingerprint(&self) -> [u8; 32] {
         join::fingerprint(&self.ca_der)

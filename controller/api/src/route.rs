@@ -245,7 +245,7 @@ routes! {
     ListHeld: get("/v1/restore", "Lists what agents hold and a restored store does not know")
         .query::<query::HeldOn>().answers::<Vec<HeldView>>();
     Decide: post("/v1/restore", "Decides what becomes of that").takes::<Decide>().answers::<Decided>();
-    ShowMetrics: get("/metrics", "Shows figures for Prometheus").answers_text("Lines of OpenMetrics text");
+    ShowMetrics: get("/metrics", "Shows figures for Prometheus").answers_text("Lines of Prometheus' text format");
     ShowVersion: get("/v1/version", "Says which controller this is").answers::<Version>();
     Describe: get("/v1/openapi.json", "Shows this description").answers::<serde_json::Value>();
 }

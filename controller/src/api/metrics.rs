@@ -1,118 +1,93 @@
-//! `GET /metrics`: for Prometheus, in its text format 0.0.4. Written by hand, since the text is a few lines
-//! and the engine already has the counters.
+//! `GET /metrics`: for Prometheus, in its text format 0.0.4. While the driver does not answer, the figures of the site are
+//! left out, and those of the controller itself are there on the socket, since that is when somebody looks. Over TLS there
+//! is no answer then: the driver says which tokens count (`caller.rs`).
 //!
-//! Absent: the counting of packets that were not taken (`link/refused.rs`), and `muster status` (`status.rs`).
+//! Absent: the names (`metrics/page.rs`), what is counted where (`durations.rs`, `link/refused.rs`,
+//! `controller/engine/src/job_end.rs`), and `muster status` (`status.rs`).
 
-use std::fmt::Write as _;
+mod page;
+mod process;
+
+use std::time::Duration;
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use muster_api::flow::DeviceView;
 use muster_engine::Request;
-use muster_flow::StatsView;
+use prometheus_client::encoding::prometheus_text;
+use prometheus_client::registry::Registry;
+use tokio::time::timeout;
 
 use super::error::ApiError;
 use super::{Api, blocking};
+use crate::driver::Look;
+use page::{Controller, Page, Site};
+use process::Process;
 
 /// The most owners named for each device, the largest first; the others are one. Each value of a label costs
 /// memory in the reader.
 const OWNERS_MAX: usize = 20;
+/// The longest wait for the driver: Prometheus gives up after 10 s, unless it is told otherwise.
+const DRIVER_MAX: Duration = Duration::from_secs(5);
 
 /// GET /metrics
 pub async fn metrics(api: Api) -> Result<Response, ApiError> {
-    // The answers of the devices are in the next sample.
-    api.driver.request(Request::SampleFlows).await?;
-    let look = |site: muster_engine::View<'_>| {
-        (site.node_counts(), site.stack_counts(), site.flows().metrics(OWNERS_MAX))
+    // Before the driver takes what waits, to answer this.
+    let waiting = api.driver.waiting();
+    let arrivals = api.config.arrivals.lengths();
+    let site = timeout(DRIVER_MAX, site(&api)).await.ok().flatten();
+    let controller = Controller {
+        turns: api.driver.turns().clone(),
+        commits: api.config.commits.clone(),
+        queues: [("requests", waiting), ("nodes", arrivals.nodes), ("joins", arrivals.questions)],
+        refused: api.config.refused.counts(),
+        is_reachable: api.config.health.borrow().problem().is_none(),
+        ca_ends: api.pki.ca_ends(),
+        standbys: api.config.tenure.seen().standbys,
     };
-    let (nodes, stacks, devices) = api.driver.query(look).await?;
-    let refused = api.config.refused.counts();
-    let text = blocking(move || {
-        let mut page = Page::default();
-        page.family("muster_nodes", "gauge", "Nodes that have joined.");
-        for (state, count) in ["online", "offline", "revoked"].into_iter().zip(nodes) {
-            page.sample("muster_nodes", &[("state", state)], count);
-        }
-        page.family("muster_stacks", "gauge", "Stacks.");
-        for ((action, status), count) in stacks {
-            page.sample("muster_stacks", &[("action", action), ("status", status)], count);
-        }
-        page.family("muster_refused_packets_total", "counter", "Packets of agents that were not taken.");
-        for (reason, count) in refused {
-            page.sample("muster_refused_packets_total", &[("reason", reason)], count);
-        }
-        flows(&mut page, &devices);
-        Ok(page.0)
-    });
-    Ok(([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.await?).into_response())
+    let (agents, is_active) = (api.config.agents.clone(), api.config.tenure.holds());
+    answer(move || {
+        let connections = agents.map(|link| link.connections());
+        Page { is_active, process: Process::read(), controller: Some(controller), connections, site }
+    })
+    .await
 }
 
-fn flows(page: &mut Page, devices: &[(DeviceView, StatsView)]) {
-    page.family("muster_flow_rules", "gauge", "Entries of flow tables.");
-    for (view, _) in devices {
-        let states = [
-            ("PENDING_ADD", view.pending_add),
-            ("ADDED", view.added),
-            ("PENDING_REMOVE", view.pending_remove),
-            ("FAILED", view.failed),
-            ("EXPIRED", view.expired),
-        ];
-        for (state, count) in states {
-            page.sample("muster_flow_rules", &[("device", &view.device), ("state", state)], count);
-        }
-    }
-    type Count = fn(&DeviceView) -> u64;
-    let counts: [(&str, &str, &str, Count); 6] = [
-        ("muster_flow_foreign_rules", "gauge", "Rules on devices that are not Muster's.", |view| {
-            view.foreign
-        }),
-        ("muster_flow_batches_in_flight", "gauge", "Batches that an agent has.", |view| {
-            view.in_flight.into()
-        }),
-        ("muster_flow_batches_total", "counter", "Batches sent.", |view| view.batches),
-        ("muster_flow_refusals_total", "counter", "Batches refused.", |view| view.refusals),
-        ("muster_flow_reconciliations_total", "counter", "Tables that differed.", |view| {
-            view.reconciliations
-        }),
-        ("muster_flow_repaired_total", "counter", "Entries put right.", |view| view.repaired),
-    ];
-    for (name, kind, help, count) in counts {
-        page.family(name, kind, help);
-        for (view, _) in devices {
-            page.sample(name, &[("device", &view.device)], count(view));
-        }
-    }
-    type Sum = fn(&muster_flow::OwnerCounters) -> u64;
-    let sums: [(&str, &str, Sum); 2] = [
-        ("muster_flow_packets_total", "Packets, as last told.", |owner| owner.packets),
-        ("muster_flow_bytes_total", "Bytes, as last told.", |owner| owner.bytes),
-    ];
-    for (name, help, sum) in sums {
-        page.family(name, "counter", help);
-        for (view, stats) in devices.iter().filter(|(_, stats)| stats.age.is_some()) {
-            for owner in &stats.owners {
-                page.sample(name, &[("device", &view.device), ("owner", &owner.owner)], sum(owner));
-            }
-        }
-    }
+/// The same of a controller that stands by.
+pub async fn of_standby() -> Result<Response, ApiError> {
+    answer(|| Page {
+        is_active: false,
+        process: Process::read(),
+        controller: None,
+        connections: None,
+        site: None,
+    })
+    .await
 }
 
-#[derive(Default)]
-struct Page(String);
+async fn answer(page: impl FnOnce() -> Page + Send + 'static) -> Result<Response, ApiError> {
+    let encode = move || {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(page()));
+        let mut text = String::new();
+        prometheus_text::encode(&mut text, &registry)
+            .map_err(|error| ApiError::internal(error.to_string()))?;
+        Ok(text)
+    };
+    Ok(([(CONTENT_TYPE, prometheus_text::CONTENT_TYPE)], blocking(encode).await?).into_response())
+}
 
-impl Page {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a text does not fail.
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: u64) {
-        self.0.push_str(name);
-        for (n, (label, text)) in labels.iter().enumerate() {
-            let open = if n == 0 { '{' } else { ',' };
-            let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
-            let _ = write!(self.0, "{open}{label}=\"{text}\"");
-        }
-        let _ = writeln!(self.0, "{} {value}", if labels.is_empty() { "" } else { "}" });
-    }
+/// What the driver knows of the site, unless it does not answer.
+async fn site(api: &Api) -> Option<Site> {
+    // The answers of the devices are in the next sample. A site that is read-only refuses this, and has figures.
+    drop(api.driver.request(Request::SampleFlows).await);
+    let look = |look: &Look<'_>| Site {
+        is_writable: look.read_only.is_none(),
+        nodes: look.site.node_counts(),
+        stacks: look.site.stack_counts(),
+        rollouts: look.site.rollout_counts(),
+        jobs: look.site.job_ends(),
+        drifted: look.site.drifted_count(),
+        devices: look.site.flows().metrics(OWNERS_MAX),
+    };
+    api.driver.look(look).await.ok()
 }

@@ -53,8 +53,10 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::driver::DriverHandle;
+use crate::durations::Durations;
 use crate::lease::{Share, Tenure};
-use crate::link::{Health, RefusedPackets};
+use crate::link::intake::Arrivals;
+use crate::link::{Health, LinkHandle, RefusedPackets};
 use crate::pki::Pki;
 use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
@@ -108,6 +110,12 @@ pub struct ApiConfig {
     pub api_ca: Option<[u8; 32]>,
     /// Packets of agents that the link did not take.
     pub refused: RefusedPackets,
+    /// How long commits took.
+    pub commits: Durations,
+    /// What waits for the driver.
+    pub arrivals: Arrivals,
+    /// The connections of agents.
+    pub agents: Option<LinkHandle>,
 }
 
 /// Shared by all requests.

@@ -12,6 +12,7 @@ use time::OffsetDateTime;
 
 use super::caller::Peer;
 use super::error::ApiError;
+use super::metrics;
 use super::server::{ApiHandle, Socket, SocketError};
 use super::version;
 use crate::lease::{Share, Tenure};
@@ -49,6 +50,7 @@ pub fn serve_standby(socket: &Socket, config: StandbyConfig) -> Result<ApiHandle
     let router = Router::new()
         .route("/v1/status", routing::get(status))
         .route("/v1/version", routing::get(version))
+        .route("/metrics", routing::get(metrics::of_standby))
         .fallback(elsewhere)
         .layer(from_fn(to_this_machine));
     socket.serve(site, |_| router)

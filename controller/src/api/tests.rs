@@ -14,6 +14,7 @@ use tokio::net::UnixStream;
 
 use super::*;
 use crate::driver::{self, Driver, Outbox};
+use crate::link::intake;
 use crate::store::{Database, Location};
 
 mod files;
@@ -56,7 +57,7 @@ struct World {
     pki: Arc<Pki>,
     socket: Socket,
     api: ApiHandle,
-    events: crate::link::intake::Feed,
+    events: intake::Feed,
     refused: RefusedPackets,
 }
 
@@ -68,7 +69,8 @@ impl World {
         let key = store.key();
         let pki = Arc::new(Pki::open(folder.path()).unwrap());
         let (driver, inbox) = driver::channel();
-        let (events, from_link) = crate::link::intake::channel(crate::link::intake::fair::Bounds::default());
+        let (events, from_link) = intake::channel(intake::fair::Bounds::default());
+        let (commits, arrivals) = (store.commits(), from_link.arrivals());
         let engine_config = |epoch| muster_engine::Config {
             epoch,
             epoch_bits: 1,
@@ -82,7 +84,7 @@ impl World {
             runtime.block_on(engine.run(inbox, from_link));
         });
         let refused = RefusedPackets::default();
-        let config = ApiConfig { refused: refused.clone(), ..config() };
+        let config = ApiConfig { refused: refused.clone(), commits, arrivals, ..config() };
         let reader = Reader::open(&Location::Sqlite(database.clone()), &key).unwrap();
         let socket = socket(folder.path().join("api.sock"));
         let api = serve(&socket, config, driver.clone(), reader, Arc::clone(&pki)).unwrap();
@@ -160,6 +162,9 @@ fn config() -> ApiConfig {
         flow_rules_max: 100,
         api_ca: None,
         refused: RefusedPackets::default(),
+        commits: Durations::default(),
+        arrivals: intake::channel(intake::fair::Bounds::default()).1.arrivals(),
+        agents: None,
     }
 }
 
@@ -175,6 +180,13 @@ async fn ask_with(socket: &Path, line: &str, header: &str, body: &str) -> (u16, 
 
 /// The answer's head, and its body.
 async fn exchange(socket: &Path, line: &str, header: &str, body: &str) -> (String, Value) {
+    let (head, body) = exchange_text(socket, line, header, body).await;
+    let value = serde_json::from_str(&body).unwrap_or_else(|error| panic!("{error}: {head}: {body}"));
+    (head, value)
+}
+
+/// The same, where the body is not JSON.
+async fn exchange_text(socket: &Path, line: &str, header: &str, body: &str) -> (String, String) {
     let mut stream = UnixStream::connect(socket).await.unwrap();
     let request = format!(
         "{line} HTTP/1.1\r\nhost: x\r\n{header}connection: close\r\ncontent-length: {}\r\n\r\n{body}",
@@ -185,7 +197,7 @@ async fn exchange(socket: &Path, line: &str, header: &str, body: &str) -> (Strin
     stream.read_to_end(&mut answer).await.unwrap();
     let answer = String::from_utf8(answer).unwrap();
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or_else(|| panic!("{answer}"));
-    (head.to_owned(), serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {answer}")))
+    (head.to_owned(), body.to_owned())
 }
 
 #[tokio::test]
@@ -457,6 +469,13 @@ async fn a_header_says_for_which_site_a_request_is() {
     let hall = serve_standby(&world.socket, standby).unwrap();
     let (status, answer) = get("hall-b").await;
     assert_eq!((status, answer["role"].as_str().unwrap()), (200, "standby"));
+    let (answered, metrics) =
+        exchange_text(&world.socket(), "GET /metrics", "muster-site: hall-b\r\n", "").await;
+    assert!(
+        answered.starts_with("HTTP/1.1 200 ") && metrics.contains("\nmuster_controller_active 0\n"),
+        "{metrics}"
+    );
+    assert!(metrics.contains("\nprocess_open_fds ") && !metrics.contains("muster_nodes"), "{metrics}");
     assert!(head("DELETE /v1/stacks/web").await.starts_with("HTTP/1.1 503 "));
     assert!(may_pass("DELETE /v1/stacks/web").await, "no controller is active yet");
     assert_eq!(get("default").await.1["role"], "active");

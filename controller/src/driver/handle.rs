@@ -13,6 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::audit::{Caller, NotLetIn};
+use crate::durations::Durations;
 
 /// Requests that wait for the driver; more are refused as overload.
 const REQUESTS_MAX: usize = 1024;
@@ -74,6 +75,7 @@ pub struct DriverHandle {
     caller: Caller,
     asks: mpsc::Sender<Ask>,
     writing: Arc<AtomicBool>,
+    turns: Durations,
     /// The longest wait of a look.
     pub(super) patience: Duration,
 }
@@ -194,6 +196,16 @@ impl DriverHandle {
         if self.writing.load(Ordering::Relaxed) { Busy::Writing } else { Busy::Deciding }
     }
 
+    /// Requests that wait for the driver.
+    pub fn waiting(&self) -> usize {
+        self.asks.max_capacity() - self.asks.capacity()
+    }
+
+    /// How long the driver's turns took.
+    pub fn turns(&self) -> &Durations {
+        &self.turns
+    }
+
     fn has_not_answered(&self) -> Refusal {
         let does = match self.busy() {
             Busy::Deciding => "is busy with a large change",
@@ -222,6 +234,7 @@ fn stopping() -> Refusal {
 pub struct DriverInbox {
     pub(super) asks: mpsc::Receiver<Ask>,
     pub(super) writing: Arc<AtomicBool>,
+    pub(super) turns: Durations,
 }
 
 /// A handle that speaks for the controller itself, and what the driver reads.
@@ -229,6 +242,7 @@ pub fn channel() -> (DriverHandle, DriverInbox) {
     let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
     let writing = Arc::new(AtomicBool::new(false));
     let caller = Caller { actor: "muster-controller".to_owned(), from: "itself".to_owned(), token: None };
-    let handle = DriverHandle { caller, asks: sender, writing: Arc::clone(&writing), patience: LOOK_MAX };
-    (handle, DriverInbox { asks: receiver, writing })
+    let turns = Durations::default();
+    let inbox = DriverInbox { asks: receiver, writing: Arc::clone(&writing), turns: turns.clone() };
+    (DriverHandle { caller, asks: sender, writing, turns, patience: LOOK_MAX }, inbox)
 }

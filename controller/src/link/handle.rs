@@ -18,7 +18,7 @@ use tokio::time::sleep;
 use super::contents::{Grant, ReadContent};
 use super::nodes::Nodes;
 use super::reason::{Reason, Refusal};
-use super::registry::Peer;
+use super::registry::{Connections, Peer};
 
 /// Between two looks whether this controller holds the lease. What is sent looks by itself.
 const TENURE_LOOK: Duration = Duration::from_millis(200);
@@ -94,6 +94,11 @@ impl LinkHandle {
         if let Some(peer) = self.nodes.registry.get(node) {
             peer.outbound.end(Refusal::new(Reason::AdministrativeAction, "the controller closed it"));
         }
+    }
+
+    /// Counts the connections of nodes.
+    pub fn connections(&self) -> Connections {
+        self.nodes.registry.count()
     }
 
     /// Follows the site's lease. All connections end whenever this controller no longer holds it: agents look for the one

@@ -33,6 +33,19 @@ pub struct Feed(Arc<Open>);
 #[derive(Debug)]
 pub struct Intake(Arc<Shared>);
 
+/// Tells how much waits.
+#[derive(Clone, Debug)]
+pub struct Arrivals(Arc<Shared>);
+
+/// How much waits for the driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lengths {
+    /// Nodes of which something waits: a packet of each connection at most.
+    pub nodes: usize,
+    /// Questions of newcomers.
+    pub questions: usize,
+}
+
 /// Shared by all feeds: after the last one is dropped, no more events come.
 #[derive(Debug)]
 struct Open(Arc<Shared>);
@@ -138,7 +151,20 @@ impl Feed {
     }
 }
 
+impl Arrivals {
+    /// Of this moment.
+    pub fn lengths(&self) -> Lengths {
+        let waiting = self.0.lock();
+        Lengths { nodes: waiting.nodes.waiting(), questions: waiting.questions.len() }
+    }
+}
+
 impl Intake {
+    /// What tells how much waits.
+    pub fn arrivals(&self) -> Arrivals {
+        Arrivals(Arc::clone(&self.0))
+    }
+
     /// Waits until a new turn can take an event; false if no more events come.
     pub async fn ready(&mut self) -> bool {
         loop {

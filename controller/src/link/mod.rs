@@ -36,6 +36,7 @@ pub use direct::{DirectConfig, DirectLink, Limits};
 pub use embedded::{EmbeddedBroker, EmbeddedConfig};
 pub use handle::LinkHandle;
 pub use refused::RefusedPackets;
+pub use registry::Connections;
 
 use std::time::Duration;
 

@@ -27,6 +27,14 @@ pub struct Peer {
     pub reads: AtomicU32,
 }
 
+/// Connections of nodes by how far they are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Connections {
+    /// Of nodes that were let in, and not welcomed yet.
+    pub new: usize,
+    pub welcomed: usize,
+}
+
 /// The connections of nodes: at most one per node, a bounded number in all.
 pub struct Registry {
     max: usize,
@@ -103,6 +111,13 @@ impl Registry {
     pub fn welcomed(&self) -> Vec<Arc<Peer>> {
         let peers = self.lock();
         peers.by_node.values().filter(|peer| peer.welcomed.load(Ordering::Acquire)).cloned().collect()
+    }
+
+    /// Counts the connections.
+    pub fn count(&self) -> Connections {
+        let peers = self.lock();
+        let welcomed = peers.by_node.values().filter(|peer| peer.welcomed.load(Ordering::Acquire)).count();
+        Connections { new: peers.by_node.len() - welcomed, welcomed }
     }
 
     /// Ends all connections there are.

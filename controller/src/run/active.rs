@@ -67,6 +67,7 @@ impl Active<'_> {
             Some(link) => link,
             None => links::start(settings, &pki, feed, &self.common).await?,
         };
+        let (commits, arrivals) = (store.commits(), from_link.arrivals());
         link.handle.serve_contents(&contents(settings, &store)?);
         let (handle, inbox) = driver::channel();
         let (driver, driver_ended) = self.spawn_driver(store, link.handle.clone(), inbox, from_link)?;
@@ -86,6 +87,9 @@ impl Active<'_> {
             flow_rules_max: settings.limits.flow_rules,
             api_ca: settings.controller.api.map(|_| pki.fingerprint()),
             refused: self.common.refused.clone(),
+            commits,
+            arrivals,
+            agents: Some(link.handle.clone()),
         };
         let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
         if let Some(address) = settings.controller.api {

@@ -4,7 +4,7 @@
 //! Absent: the statements (`write.rs`, `load.rs`, `read.rs`), and what follows from a failed commit (`driver/turn.rs`).
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use muster_engine::record::Change;
 use muster_engine::{Snapshot, SourceText, Starts};
@@ -16,6 +16,7 @@ use super::sql::{Db, values};
 use super::steady::SteadyClock;
 use super::write::apply;
 use super::{Bounds, Failure, Location, Store, StoreError, meta, name, schema};
+use crate::durations::Durations;
 use crate::lease::Term;
 
 /// The store in an SQL database.
@@ -28,6 +29,7 @@ pub struct Database {
     pub(super) steady: SteadyClock,
     /// Bytes of the last commit, if there was no room for it.
     pub(super) wants: u64,
+    commits: Durations,
 }
 
 impl Database {
@@ -66,7 +68,15 @@ impl Database {
         let key = KeyFile::at(key_file).open(sealed_with)?;
         schema::migrate(&db, &key, &schema::SCHEMAS, version)?;
         let steady = SteadyClock::open(&db)?;
-        let mut store = Self { db, key, term, bounds: Bounds::default(), steady, wants: 0 };
+        let mut store = Self {
+            db,
+            key,
+            term,
+            bounds: Bounds::default(),
+            steady,
+            wants: 0,
+            commits: Durations::default(),
+        };
         if let Err(error) = store.scrub() {
             tracing::warn!(%error, "what was deleted still lies in the database's file; it is tried again at the next start");
         }
@@ -76,6 +86,11 @@ impl Database {
     /// The key that seals the database.
     pub fn key(&self) -> DataKey {
         self.key.clone()
+    }
+
+    /// How long commits took, also those that failed.
+    pub fn commits(&self) -> Durations {
+        self.commits.clone()
     }
 
     fn write(
@@ -127,7 +142,10 @@ impl Store for Database {
         changes: &mut dyn Iterator<Item = Change>,
         seen: &[NodeId],
     ) -> Result<(), StoreError> {
-        self.write(changes, seen).map_err(|error| match self.has_room() {
+        let begun = Instant::now();
+        let written = self.write(changes, seen);
+        self.commits.add(begun.elapsed());
+        written.map_err(|error| match self.has_room() {
             Err(full @ StoreError::Full { .. }) if error.failure() == Failure::Full => full,
             Ok(()) | Err(_) => error,
         })

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use muster_testbed::{Postgres, eventually};
+use muster_testbed::{Postgres, Running, command, eventually};
 use muster_tests::site::{Agent, Controllers, Site, template_of_a_file};
 
 /// A server with the site's database; its controllers; an agent, with the file that the stack `web` makes on it.
@@ -44,6 +44,13 @@ impl Bed {
     }
 }
 
+/// What Prometheus would get from the controller's socket.
+fn metrics(site: &Site) -> String {
+    let mut curl = command(None, "curl");
+    curl.args(["-sf", "--unix-socket", site.url().trim_start_matches("unix://"), "http://muster/metrics"]);
+    Running::start(curl).finish().expect(0).stdout
+}
+
 fn log_has(site: &Site, text: &str) {
     eventually(&format!("the log says: {text}"), || site.controller.log().contains(text).then_some(()));
 }
@@ -57,6 +64,11 @@ fn a_standby_takes_over_from_a_controller_that_was_killed() {
     assert_eq!((&status["role"], &status["controllers"][0]["name"]), (&"standby".into(), &"c1".into()));
     let asked = standby.muster(&["stack", "list"]);
     asked.refused(1, &["c2 stands by: c1 is active since", "ask there"]);
+    eventually("the active one shows the standby in its metrics", || {
+        let metrics = metrics(&bed.controllers.all[0]);
+        metrics.contains("\nmuster_standby_behind_seconds{controller=\"c2\"} ").then_some(())
+    });
+    assert!(metrics(standby).contains("\nmuster_controller_active 0\n"));
 
     // As `systemctl reload` does.
     standby.controller.signal("HUP");

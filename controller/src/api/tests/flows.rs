@@ -121,12 +121,36 @@ async fn metrics_are_told() {
         "muster_refused_packets_total{reason=\"repeated\"} 3",
         "muster_refused_packets_total{reason=\"seal\"} 0",
         "muster_flow_batches_total{device=\"web-1/br0\"} 0",
+        "muster_driver_answers 1",
+        "muster_store_writable 1",
+        "muster_link_up 1",
+        "muster_driver_queue_length{queue=\"requests\"} 0",
+        "muster_rollouts{state=\"paused\"} 0",
+        "muster_jobs_total{outcome=\"timed_out\"} 0",
     ] {
         assert!(
             text.contains(&format!("\n{line}\n")) || text.contains(&format!("\n{line}\r\n")),
             "{line}: {text}"
         );
     }
+    world.stop().await;
+}
+
+/// The controller's own figures are there when the driver is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn metrics_are_told_without_a_driver() {
+    let world = World::new().await;
+    world.driver.stop().await;
+    let text = raw(&world.socket(), "GET /metrics").await;
+    for line in [
+        "muster_controller_active 1",
+        "muster_driver_answers 0",
+        "muster_refused_packets_total{reason=\"seal\"} 0",
+    ] {
+        assert!(text.contains(&format!("\n{line}\n")), "{line}: {text}");
+    }
+    assert!(text.contains("\nmuster_store_commit_duration_seconds_count "), "{text}");
+    assert!(!text.contains("muster_nodes"), "{text}");
     world.stop().await;
 }
 

@@ -170,6 +170,11 @@ impl<M, K> Fair<M, K> {
         line.is_some_and(|line| line.waiting.iter().any(|item| item.connection() == connection))
     }
 
+    /// Number of nodes of which something waits.
+    pub fn waiting(&self) -> usize {
+        self.round.len() + self.resting.len()
+    }
+
     /// Whether something can be taken in a new turn.
     pub fn is_ready(&self) -> bool {
         !self.round.is_empty()

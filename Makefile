@@ -158,6 +158,8 @@ install:
 	install -Dm644 packaging/systemd/muster.sysusers '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf'
 	for daemon in controller agent; do [ -e '$(DESTDIR)$(SYSCONFDIR)/muster/'$$daemon.toml ] || \
 	  install -Dm644 packaging/$$daemon.toml '$(DESTDIR)$(SYSCONFDIR)/muster/'$$daemon.toml; done
+	install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/muster/prometheus' packaging/prometheus/muster.rules.yml
+	install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/muster/grafana' packaging/grafana/muster.json
 	for section in 1 5 8; do install -Dm644 -t '$(DESTDIR)$(PREFIX)/share/man/man'$$section '$(DOCUMENTS)/man/'*.$$section; done
 	for name in $(PROGRAMS); do \
 	  install -Dm644 '$(DOCUMENTS)/completion/'$$name.bash '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/'$$name; \
@@ -172,5 +174,6 @@ uninstall:
 	rm -f '$(DESTDIR)$(PREFIX)'/lib/systemd/system-preset/90-muster-*.preset '$(DESTDIR)$(PREFIX)/lib/sysusers.d/muster.conf'
 	for name in $(PROGRAMS); do rm -f '$(DESTDIR)$(PREFIX)/share/bash-completion/completions/'$$name \
 	  '$(DESTDIR)$(PREFIX)/share/zsh/site-functions/'_$$name '$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/'$$name.fish; done
+	rm -f '$(DESTDIR)$(PREFIX)'/share/muster/prometheus/muster.rules.yml '$(DESTDIR)$(PREFIX)'/share/muster/grafana/muster.json
 	rm -f '$(DESTDIR)$(PREFIX)'/share/man/man1/muster.1 '$(DESTDIR)$(PREFIX)'/share/man/man1/muster-*.1 \
 	  '$(DESTDIR)$(PREFIX)'/share/man/man5/muster-*.5 '$(DESTDIR)$(PREFIX)'/share/man/man8/muster-*.8

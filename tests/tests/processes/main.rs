@@ -34,6 +34,7 @@ mod ledger;
 mod local;
 mod lossy;
 mod main_path;
+mod metrics;
 mod moving;
 mod network;
 mod operating;

@@ -17,8 +17,9 @@ use std::path::{Path, PathBuf};
 
 use muster_agent_core::{Appended, FlowEffect, FlowInput, Loaded, NotApplied, TableEntry};
 use muster_agent_link::{Identity, tls};
+use muster_host::openflow;
 use muster_shared::Generation;
-use muster_shared::model::flow::{Bridge, DeviceName, FlowRefusal};
+use muster_shared::model::flow::{Bridge, DeviceName, FlowRefusal, TraceQuestion};
 use muster_shared::model::{CHALLENGE_BYTES, Content};
 use std::sync::Arc;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -182,6 +183,7 @@ impl Flows {
             FlowEffect::Filled => return self.command(device, Command::Filled),
             FlowEffect::Count { number } => return self.ask(device, Command::Count { number }),
             FlowEffect::Foreign { number } => return self.ask(device, Command::Foreign { number }),
+            FlowEffect::Trace { number, question } => return self.trace(device, number, question),
         }
         None
     }
@@ -266,6 +268,22 @@ impl Flows {
         }
         let name = DeviceName { node: self.identity.node.clone(), bridge: device.clone() };
         spawn_local(device::ask_once(name, self.rundir.clone(), command, self.tell.clone()));
+        None
+    }
+
+    /// Asks the switch what it would do with a packet, beside the device's own work.
+    fn trace(&self, device: &Bridge, number: u64, question: Box<TraceQuestion>) -> Option<FlowInput> {
+        if device.is_nftables() {
+            let result = Err("nftables has no trace: give a port of a bridge".into());
+            return Some(FlowInput::Traced { number, result });
+        }
+        let (device, rundir, tell) = (device.clone(), self.rundir.clone(), self.tell.clone());
+        spawn_local(async move {
+            let result = openflow::trace(&rundir, &device, &question).await;
+            let result = result.map_err(|error| either::chain(&error));
+            // The driver ends first only when the agent does.
+            let _ = tell.send((device, DeviceEvent::Input(FlowInput::Traced { number, result }))).await;
+        });
         None
     }
 }

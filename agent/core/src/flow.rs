@@ -258,6 +258,11 @@ impl Flows {
                     turn.say(FlowUp::Foreign { device: bridge.clone(), number, rules, last });
                 }
             }
+            (FlowInput::Traced { number, result }, _) => {
+                if self.telling.is_wanted(bridge, number, Question::Trace, true, turn) {
+                    turn.say(FlowUp::Traced { device: bridge.clone(), number, result });
+                }
+            }
             (_, None) => {}
             (FlowInput::Back, Some(device)) => device.back(turn),
             (FlowInput::Gone { reason }, Some(device)) => device.gone(reason, turn.now),

@@ -31,6 +31,7 @@ mod read_back;
 mod stats;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod wire;
 mod words;
 
@@ -48,6 +49,7 @@ pub use ask::read_anything;
 use connection::Connection;
 use encode::Encoder;
 use form::Former;
+pub use trace::{TraceError, read_trace, trace};
 
 /// A connection to a bridge.
 ///

@@ -108,6 +108,8 @@ impl Flows {
                     self.foreign_told(turn, key, number, rules, last);
                 }
             }
+            // A trace concerns no table: the engine takes the answer.
+            FlowUp::Traced { .. } => {}
         }
     }
 

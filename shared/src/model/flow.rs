@@ -15,6 +15,7 @@ mod packed;
 mod parse;
 mod print;
 mod table;
+mod trace;
 
 #[cfg(test)]
 mod tests;
@@ -29,6 +30,7 @@ pub use message::{
 pub use packed::{ENTRY_MAX, NotAnEntry, Packed};
 pub use parse::{BadEntry, Step, check_part, check_traffic, suggestion, traffic_selector, traffic_treatment};
 pub use table::{BUCKETS, Buckets, EntryState, bucket_of};
+pub use trace::{Packet, TRACE_STEPS_MAX, TRACE_TEXT_MAX, TraceQuestion, TraceStep};
 
 /// Seconds in which an agent reaches its controller over a new connection after a guarded change of flow rules, where
 /// nobody says otherwise. No link has to come up first, so it is less than after a change of the network's configuration.

@@ -3,7 +3,7 @@
 //! Absent: what the messages mean (`model/flow/message.rs`).
 
 use super::convert::{at_most, content_in, content_out, generation_in, generation_out};
-use super::{WireError, v1};
+use super::{WireError, trace, v1};
 use crate::model::Content;
 use crate::model::flow::{
     BUCKETS, Bridge, ENTRIES_PAGE, EntryState, FLOW_REASON_MAX, FOREIGN_PAGE, FOREIGN_TEXT_MAX, FlowAsk,
@@ -61,6 +61,7 @@ fn ask_out(ask: &FlowAsk) -> v1::FlowAsk {
         FlowAsk::Stats => v1::FlowAsk::Stats,
         FlowAsk::Foreign => v1::FlowAsk::Foreign,
         FlowAsk::Look => v1::FlowAsk::Look,
+        FlowAsk::Trace(question) => trace::question_out(question),
     }
 }
 
@@ -77,6 +78,9 @@ fn ask_in(ask: v1::FlowAsk) -> Result<FlowAsk, WireError> {
         v1::FlowAsk::Stats => FlowAsk::Stats,
         v1::FlowAsk::Foreign => FlowAsk::Foreign,
         v1::FlowAsk::Look => FlowAsk::Look,
+        v1::FlowAsk::Trace { in_port, packet } => {
+            FlowAsk::Trace(Box::new(trace::question_in(in_port, packet)?))
+        }
     })
 }
 
@@ -114,6 +118,11 @@ pub(super) fn up_out(up: &FlowUp) -> v1::FlowUp {
                 })
                 .collect(),
             last: *last,
+        },
+        FlowUp::Traced { device, number, result } => v1::FlowUp::Traced {
+            device: device_out(device),
+            number: *number,
+            result: trace::result_out(result),
         },
     }
 }
@@ -157,6 +166,9 @@ pub(super) fn up_in(up: v1::FlowUp) -> Result<FlowUp, WireError> {
             at_most("foreign rules", rules.len(), FOREIGN_PAGE)?;
             let rules = rules.into_iter().map(foreign_in).collect::<Result<_, _>>()?;
             FlowUp::Foreign { device: device_in(device)?, number, rules, last }
+        }
+        v1::FlowUp::Traced { device, number, result } => {
+            FlowUp::Traced { device: device_in(device)?, number, result: trace::result_in(result)? }
         }
     })
 }
@@ -226,11 +238,11 @@ fn entry_state_in(state: &v1::EntryState) -> EntryState {
     }
 }
 
-fn device_out(device: &Bridge) -> String {
+pub(super) fn device_out(device: &Bridge) -> String {
     device.as_str().to_owned()
 }
 
-fn device_in(device: String) -> Result<Bridge, WireError> {
+pub(super) fn device_in(device: String) -> Result<Bridge, WireError> {
     Bridge::try_from(device).map_err(|_| WireError::Bounds { field: "device" })
 }
 

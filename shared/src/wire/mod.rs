@@ -15,6 +15,7 @@ mod flow;
 mod jobs;
 mod stray;
 mod topology;
+mod trace;
 pub mod v1;
 mod watch;
 
@@ -35,18 +36,21 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 /// 2: `Muster::Timezone`.
 /// 3: `Controllers`.
 /// 4: `Move`.
+/// 5: `Trace`.
 ///
-/// What agents say has had one addition, `Moved`, which only a controller that said `Move` on this connection is
-/// told: a controller reads an agent of the version after its own. The first other addition comes with one to
-/// `Welcome`, which says how much the controller reads.
-pub const READS: u32 = 4;
+/// What agents say has had two additions, `Moved` and `Traced`. Only a controller that said `Move` or `Trace` on
+/// this connection is told them: a controller reads an agent of the version after its own. The first other
+/// addition comes with one to `Welcome`, which says how much the controller reads.
+pub const READS: u32 = 5;
 /// An agent that reads `Controllers` reads this much at least.
 pub const READS_CONTROLLERS: u32 = 3;
 /// An agent that reads `Move` reads this much at least.
 pub const READS_MOVE: u32 = 4;
+/// An agent that reads `Trace` reads this much at least.
+pub const READS_TRACE: u32 = 5;
 
 /// The first version of the agent that reads each of the additions.
-const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0", "0.2.0"];
+const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0"];
 
 /// The first version of the agent that reads this number of additions.
 pub fn agent_that_reads(additions: u32) -> &'static str {
@@ -149,3 +153,5 @@ mod flow_tests;
 mod move_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod trace_tests;

@@ -184,7 +184,7 @@ fn downs() -> Vec<Down> {
         "c1.example.org:8883".parse().unwrap(),
         "[fd00::2]:8883".parse().unwrap(),
     ])])
-    .chain([move_tests::down()])
+    .chain([move_tests::down(), trace_tests::down()])
     .collect()
 }
 
@@ -224,6 +224,7 @@ fn ups() -> Vec<Up> {
     .chain([Up::Clock { unix: 1_732_369_352, ahead: 0 }])
     .chain([Up::Described(vec![stray("/etc/motd".into())]), reading(1)])
     .chain(move_tests::ups())
+    .chain(trace_tests::ups())
     .collect()
 }
 
@@ -246,7 +247,7 @@ fn a_greeting_of_an_agent_that_reads_more_is_one_that_older_controllers_read() {
         v1::Up::Greeting { agent_version, .. } => agent_version,
         _ => unreachable!(),
     };
-    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+4"));
+    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+5"));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::model::SpecV1;
+use crate::model::flow::Field;
 
 mod types {
     use super::*;
@@ -176,7 +177,14 @@ mod types {
         Stats,
         Foreign,
         Look,
+        /// reads 5: port, fields of the packet
+        Trace {
+            in_port: String,
+            packet: Packet,
+        },
     }
+
+    pub type Packet = Vec<(Field, u128)>;
 
     #[derive(Serialize, Deserialize)]
     pub enum FlowUp {
@@ -212,6 +220,21 @@ mod types {
             rules: Vec<(u64, Option<Vec<u8>>, String)>,
             last: bool,
         },
+        Traced {
+            device: String,
+            number: u64,
+            result: Result<Vec<TraceStep>, String>,
+        },
+    }
+
+    #[derive(Serialize, Deserialize)]
+    pub enum TraceStep {
+        Rule { bridge: String, table: u8, cookie: u64, matches: String },
+        Miss { bridge: String, table: u8 },
+        Output { bridge: String, port: String, packet: Packet },
+        Controller { bridge: String },
+        Refused { bridge: String, why: String },
+        Unclear { bridge: String, action: String },
     }
 
     #[derive(Serialize, Deserialize)]

@@ -14,6 +14,7 @@ mod host;
 mod log;
 mod model;
 mod switch;
+mod trace;
 
 pub use check::number_of;
 pub use entries::{Manner, cutting, device, packed, rule};

@@ -33,7 +33,7 @@ impl Switch {
             run(Command::new("ovs-vsctl").args([&db, "--retry", "--timeout=30"]).args(arguments))
         };
         vsctl(&["--no-wait", "init"]);
-        let switch = daemon("ovs-vswitchd", &[&format!("unix:{socket}"), "--disable-system"]);
+        let switch = daemon("ovs-vswitchd", &[&format!("unix:{socket}"), "--disable-system", "--pidfile"]);
         vsctl(&["set", "Open_vSwitch", ".", "external_ids:system-id=test"]);
         Self { daemons: [switch, database], dir }
     }

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use muster_shared::Generation;
 use muster_shared::model::Content;
 use muster_shared::model::flow::{
-    Bridge, EntryState, FlowCounters, FlowId, FlowRefusal, ForeignRule, TableCounters,
+    Bridge, EntryState, FlowCounters, FlowId, FlowRefusal, ForeignRule, TableCounters, TraceQuestion,
+    TraceStep,
 };
 
 /// An entry of a device's table; the log holds its content. 24 bytes, since there are many.
@@ -154,6 +155,8 @@ pub enum FlowEffect {
     Count { number: u64 },
     /// Rules that are not ours. The answers: [`FlowInput::Foreigners`].
     Foreign { number: u64 },
+    /// What the switch would do with a packet. Nothing changes. The answer: [`FlowInput::Traced`].
+    Trace { number: u64, question: Box<TraceQuestion> },
 }
 
 /// An event of one device, or of its log.
@@ -227,6 +230,12 @@ pub enum FlowInput {
         rules: Vec<ForeignRule>,
         /// This is the last page.
         last: bool,
+    },
+    /// The answer to [`FlowEffect::Trace`].
+    Traced {
+        number: u64,
+        /// What the switch does with the packet, or why it was not asked.
+        result: Result<Vec<TraceStep>, String>,
     },
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 use muster_shared::model::flow::{
-    BUCKETS, Bridge, ENTRIES_PAGE, FlowAsk, FlowState, FlowUp, STATES_MAX, SwitchState, bucket_of,
+    BUCKETS, Bridge, ENTRIES_PAGE, FlowAsk, FlowState, FlowUp, STATES_MAX, SwitchState, TraceQuestion,
+    bucket_of,
 };
 
 use super::{Device, FlowEffect, Flows, Switch, Turn};
@@ -35,6 +36,7 @@ pub(super) struct FlowReports {
 pub(super) enum Question {
     Count,
     Foreign,
+    Trace,
 }
 
 impl FlowReports {
@@ -42,17 +44,29 @@ impl FlowReports {
         self.waits.then_some((self.rest_until, "telling how flow tables stand"))
     }
 
-    fn ask_host(&mut self, bridge: &Bridge, number: u64, kind: Question, turn: &mut Turn) {
+    fn ask_host(
+        &mut self,
+        bridge: &Bridge,
+        number: u64,
+        kind: Question,
+        effect: FlowEffect,
+        turn: &mut Turn,
+    ) {
         if self.asks.len() >= ASKS_MAX {
             let warning = format!("{ASKS_MAX} questions about flow tables wait already: one is dropped");
             return turn.effects.warn(warning);
         }
         self.asks.insert((bridge.clone(), number), kind);
-        let effect = match kind {
-            Question::Count => FlowEffect::Count { number },
-            Question::Foreign => FlowEffect::Foreign { number },
-        };
         turn.effects.push(Effect::Flow { device: bridge.clone(), effect });
+    }
+
+    /// Asks the switch what it would do with a packet. The controller asks a few at a time.
+    fn trace(&mut self, bridge: &Bridge, number: u64, question: Box<TraceQuestion>, turn: &mut Turn) {
+        if self.asks.len() >= ASKS_MAX {
+            let result = Err(format!("{ASKS_MAX} questions about flow tables wait already"));
+            return turn.say(FlowUp::Traced { device: bridge.clone(), number, result });
+        }
+        self.ask_host(bridge, number, Question::Trace, FlowEffect::Trace { number, question }, turn);
     }
 
     /// Whether this page of an answer is still wanted.
@@ -148,9 +162,15 @@ impl Flows {
                 turn.say(FlowUp::Buckets { device: bridge.clone(), number, sums });
             }
             FlowAsk::Entries(buckets) => self.tell_entries(bridge, number, &buckets, turn),
-            FlowAsk::Stats => self.telling.ask_host(bridge, number, Question::Count, turn),
-            FlowAsk::Foreign => self.telling.ask_host(bridge, number, Question::Foreign, turn),
+            FlowAsk::Stats => {
+                self.telling.ask_host(bridge, number, Question::Count, FlowEffect::Count { number }, turn);
+            }
+            FlowAsk::Foreign => {
+                let effect = FlowEffect::Foreign { number };
+                self.telling.ask_host(bridge, number, Question::Foreign, effect, turn);
+            }
             FlowAsk::Look => self.look(bridge, turn.now),
+            FlowAsk::Trace(question) => self.telling.trace(bridge, number, question, turn),
         }
     }
 

@@ -276,6 +276,7 @@ impl FlowNode {
                 FlowInput::Counted { number, entries: Vec::new(), tables: Vec::new(), last: true }
             }
             FlowEffect::Foreign { number } => FlowInput::Foreigners { number, rules: Vec::new(), last: true },
+            FlowEffect::Trace { number, .. } => FlowInput::Traced { number, result: Ok(Vec::new()) },
         };
         self.bed.input(Input::Flow { device: br0(), input: answer });
     }

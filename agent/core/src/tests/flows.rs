@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use muster_shared::model::flow::{EntryState, FlowAsk, FlowBatch, FlowDown, FlowUp, SwitchState};
+use muster_shared::model::flow::{
+    EntryState, FlowAsk, FlowBatch, FlowDown, FlowUp, Packet, SwitchState, TraceQuestion,
+};
 use muster_shared::model::{Content, ContentDigest, Up};
 
 use super::flow_node::{FlowNode, Record, br0, flow, ops, packed, root, table};
@@ -326,6 +328,9 @@ fn questions_are_answered() {
     assert!(matches!(sent[..], [Up::Flow(FlowUp::Foreign { number: 7, last: true, .. })]), "{sent:?}");
     bed.input(FlowInput::Foreigners { number: 7, rules: Vec::new(), last: true });
     assert_eq!(bed.bed.sent.len(), 1, "nobody asked for a second answer");
+    let question = TraceQuestion { in_port: "p1".into(), packet: Packet::default() };
+    let sent = ask(&mut bed, FlowAsk::Trace(Box::new(question)));
+    assert!(matches!(sent[..], [Up::Flow(FlowUp::Traced { number: 7, result: Ok(_), .. })]), "{sent:?}");
     ask(&mut bed, FlowAsk::Look);
     assert_eq!((bed.done.clone(), bed.states_said()), (vec!["compare"], 1), "also if nothing has changed");
 }

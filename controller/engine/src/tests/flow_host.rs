@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 
 use muster_shared::Generation;
 use muster_shared::model::flow::{
-    Bridge, Buckets, EntryState, FlowAsk, FlowBatch, FlowCounters, FlowDown, FlowId, FlowRefusal, FlowState,
-    FlowUp, ForeignRule, OpsRef, Packed, SwitchState, TableCounters, bucket_of, read_ops,
+    Action, Bridge, Buckets, Criterion, Entry, EntryState, FlowAsk, FlowBatch, FlowCounters, FlowDown,
+    FlowId, FlowRefusal, FlowState, FlowUp, ForeignRule, Instruction, OpsRef, Output, Packed, Port, Rule,
+    SwitchState, TableCounters, TraceQuestion, TraceStep, bucket_of, read_ops,
 };
 use muster_shared::model::{Content, ContentDigest, Up};
 
@@ -16,6 +17,44 @@ pub struct FlowDevice {
     pub decided: Generation,
     pub refused: Option<FlowRefusal>,
     pub foreign: Vec<ForeignRule>,
+}
+
+impl FlowDevice {
+    /// What the rules do with a packet: the highest one that takes it counts, and only outputs and fields
+    /// are known.
+    fn traced(&self, bridge: &Bridge, question: &TraceQuestion) -> Vec<TraceStep> {
+        let takes = |rule: &Rule| {
+            rule.selector.iter().all(|criterion| match criterion {
+                Criterion::InPort(port) => *port == Port::Named(question.in_port.clone()),
+                Criterion::Field { field, value, mask } => {
+                    question.packet.get(*field) & mask.unwrap_or(field.all_bits()) == *value
+                }
+            })
+        };
+        let rules = self.entries.iter().filter_map(|(id, (packed, _))| match packed.unpack() {
+            Entry::Rule(rule) => Some((rule.priority, *id, rule)),
+            _ => None,
+        });
+        let Some((_, id, rule)) =
+            rules.filter(|(.., rule)| takes(rule)).max_by_key(|(priority, id, _)| (*priority, *id))
+        else {
+            return vec![TraceStep::Miss { bridge: bridge.clone(), table: 0 }];
+        };
+        let mut packet = question.packet.clone();
+        let mut steps =
+            vec![TraceStep::Rule { bridge: bridge.clone(), table: 0, cookie: id.0, matches: String::new() }];
+        for instruction in rule.treatment {
+            match instruction {
+                Instruction::Do(Action::Output(Output::Port(Port::Named(port)))) => {
+                    let (bridge, packet) = (bridge.clone(), packet.clone());
+                    steps.push(TraceStep::Output { bridge, port, packet });
+                }
+                Instruction::Do(action) => assert!(packet.apply(&action)),
+                other => panic!("{other:?}"),
+            }
+        }
+        steps
+    }
 }
 
 /// The devices of a node.
@@ -38,6 +77,12 @@ pub struct FlowHost {
     pub meanwhile: Vec<(FlowId, EntryState)>,
     /// Questions from the controller.
     pub asked: Vec<FlowAsk>,
+    /// The number of the last one.
+    pub last_asked: u64,
+    /// Traces are not answered.
+    pub silent: bool,
+    /// The switch refuses traces, with this reason.
+    pub trace_error: Option<String>,
     fetched: BTreeMap<ContentDigest, Vec<u8>>,
 }
 
@@ -159,6 +204,19 @@ impl FlowHost {
         sums
     }
 
+    /// A bridge without rules of ours is asked, too.
+    fn trace(&self, device: Bridge, number: u64, question: &TraceQuestion) -> Vec<Up> {
+        if self.silent {
+            return Vec::new();
+        }
+        let none = FlowDevice::default();
+        let result = match &self.trace_error {
+            Some(why) => Err(why.clone()),
+            None => Ok(self.devices.get(&device).unwrap_or(&none).traced(&device, question)),
+        };
+        vec![Up::Flow(FlowUp::Traced { number, device, result })]
+    }
+
     pub fn greeting(&self) -> Vec<Up> {
         let states = self.devices.keys().map(|bridge| self.state_of(bridge)).collect();
         vec![Up::Flow(FlowUp::States { states, complete: true })]
@@ -166,6 +224,10 @@ impl FlowHost {
 
     fn answer(&mut self, device: Bridge, number: u64, ask: FlowAsk) -> Vec<Up> {
         self.asked.push(ask.clone());
+        self.last_asked = number;
+        if let FlowAsk::Trace(question) = ask {
+            return self.trace(device, number, &question);
+        }
         if !self.devices.contains_key(&device) {
             return Vec::new();
         }
@@ -186,6 +248,7 @@ impl FlowHost {
             }
             FlowAsk::Foreign => FlowUp::Foreign { number, rules: known.foreign.clone(), last: true, device },
             FlowAsk::Look => return vec![self.state(&device)],
+            FlowAsk::Trace(_) => unreachable!("answered above"),
         };
         vec![Up::Flow(up)]
     }

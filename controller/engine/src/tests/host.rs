@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use muster_shared::model::flow::{FlowAsk, FlowDown};
 use muster_shared::model::{
     Action, Content, DEPLOY_STATUS_CODE, DEPLOY_STDOUT, Down, FailOn, Job, LedgerEntry, Observed, Outcome,
     Report, ReportKey, Spec, Stray, Up,
@@ -58,6 +59,9 @@ fn told(job: &Job) -> Observed {
 impl Host {
     pub(super) fn take(&mut self, message: Down) -> Vec<Up> {
         match message {
+            Down::Flow(FlowDown::Ask { ask: FlowAsk::Trace(_), .. }) if self.is_old => {
+                panic!("an older agent does not read it")
+            }
             Down::Flow(message) => self.flows.take(message),
             Down::Chunk { digest, offset, bytes } => self.flows.chunk(digest, offset, &bytes),
             Down::Welcome(_) => {

@@ -6,7 +6,7 @@
 //! roots differ, the controller asks for the sums of the buckets, then for the entries of the differing
 //! buckets, and sends a batch that corrects the difference.
 
-use super::{Bridge, EntryState, FlowId, Packed};
+use super::{Bridge, EntryState, FlowId, Packed, TraceQuestion, TraceStep};
 use crate::Generation;
 use crate::model::Content;
 
@@ -73,6 +73,9 @@ pub enum FlowAsk {
     Foreign,
     /// Compare with the switch now, and say the state afterwards.
     Look,
+    /// What the switch would do with a packet. Only agents that read [`READS_TRACE`](crate::wire::READS_TRACE)
+    /// are asked.
+    Trace(Box<TraceQuestion>),
 }
 
 /// The agent's messages about flow tables.
@@ -124,6 +127,14 @@ pub enum FlowUp {
         rules: Vec<ForeignRule>,
         /// This is the last page.
         last: bool,
+    },
+    /// The answer to [`FlowAsk::Trace`].
+    Traced {
+        device: Bridge,
+        /// The number of the question.
+        number: u64,
+        /// What the switch does with the packet, in order; or why it was not asked, for the operator.
+        result: Result<Vec<TraceStep>, String>,
     },
 }
 

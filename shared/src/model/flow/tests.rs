@@ -187,3 +187,48 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_packet_changes_as_actions_say() {
+    let set = |field, value, mask| Action::Set { field, value, mask };
+    let vlan = |vid: u128| (Field::VlanVid, 0x1000 | vid);
+    type Fields = Vec<(Field, u128)>;
+    let table: [(Fields, Vec<Action>, Fields); 5] = [
+        (vec![], vec![set(Field::EthDst, 5, None)], vec![(Field::EthDst, 5)]),
+        (
+            vec![(Field::EthDst, 0xf0)],
+            vec![set(Field::EthDst, 0x05, Some(0x0f))],
+            vec![(Field::EthDst, 0xf5)],
+        ),
+        (vec![], vec![Action::PushVlan(0x8100), set(Field::VlanVid, 0x1007, None)], vec![vlan(7)]),
+        (vec![vlan(7), (Field::VlanPcp, 3)], vec![Action::PushVlan(0x8100)], vec![vlan(0)]),
+        (vec![vlan(7), (Field::VlanPcp, 3)], vec![Action::PopVlan], vec![]),
+    ];
+    for (before, actions, after) in table {
+        let mut packet = Packet::from_fields(before.clone()).unwrap();
+        assert!(actions.iter().all(|action| packet.apply(action)), "{actions:?}");
+        assert_eq!(packet.fields().collect::<Vec<_>>(), after, "{before:?} {actions:?}");
+    }
+    assert!(!Packet::default().apply(&Action::PushMpls(0x8847)));
+}
+
+#[test]
+fn what_belongs_to_a_switch_does_not_leave_it() {
+    let fields = [(Field::Reg1, 1), (Field::CtMark, 2), (Field::EthSrc, 3), (Field::VlanVid, 0)];
+    let packet = Packet::from_fields(fields).unwrap();
+    assert_eq!(packet.on_the_cable().fields().collect::<Vec<_>>(), [(Field::EthSrc, 3)]);
+    assert_eq!(Packet::from_fields([(Field::VlanPcp, 8)]), None);
+}
+
+#[test]
+fn a_packet_is_the_lowest_of_its_selector_and_prints_as_one() {
+    let selector = serde_json::json!({"in_port": "e1", "vlan_vid": "any", "eth_type": 0x0800,
+        "ipv4_dst": "10.0.0.0/24", "ip_proto": 6});
+    let rule = serde_json::json!({"priority": 1, "selector": selector, "treatment": []});
+    let Entry::Rule(rule) = Entry::from_json(&rule).unwrap() else { panic!("a rule") };
+    let packet = Packet::of(&rule.selector);
+    assert_eq!(
+        packet.to_json(),
+        serde_json::json!({"vlan_vid": 0, "eth_type": 0x0800, "ipv4_dst": "10.0.0.0", "ip_proto": 6})
+    );
+}

@@ -6,13 +6,15 @@ use std::time::Duration;
 use muster_agent_core::{Compared, DivergentForms, Extraneous, FlowInput, NotApplied, Repaired, TableEntry};
 use muster_shared::MonoTime;
 use muster_shared::model::flow::{
-    Bridge, EntryState, FlowCounters, FlowId, FlowRefusal, ForeignRule, Packed, TableCounters,
+    Bridge, Entry, EntryState, FlowCounters, FlowId, FlowRefusal, ForeignRule, Packed, TableCounters,
+    TraceQuestion,
 };
 
 use super::super::fault::Kind;
 use super::super::world::{Event, World};
 use super::host::{FlowWork, gone};
-use super::switch::{Bundled, timeouts};
+use super::switch::{Bundled, Held, timeouts};
+use super::trace;
 
 impl World {
     pub(super) fn applies_bundle(
@@ -186,6 +188,21 @@ impl World {
         let rules = foreign.map(|held| rule(held.cookie, &held.packed)).collect();
         let after = self.flow_takes(at);
         let said = FlowInput::Foreigners { number, rules, last: true };
+        self.flow_later(at, bridge, after, FlowWork::Says(Box::new(said)));
+    }
+
+    pub(super) fn traces(&mut self, at: usize, bridge: &Bridge, number: u64, question: &TraceQuestion) {
+        let plane = self.machines[at].host.switch.plane(bridge.as_str());
+        let result = plane.ok_or_else(|| format!("{bridge}: unknown bridge")).map(|plane| {
+            let rule = |held: &Held| match held.packed.unpack() {
+                Entry::Rule(rule) => Some((held.cookie, rule)),
+                Entry::Group(_) | Entry::Meter(_) => None,
+            };
+            let rules: Vec<_> = plane.held.values().filter_map(rule).collect();
+            trace::steps(bridge, &rules, question)
+        });
+        let after = self.flow_takes(at);
+        let said = FlowInput::Traced { number, result };
         self.flow_later(at, bridge, after, FlowWork::Says(Box::new(said)));
     }
 }

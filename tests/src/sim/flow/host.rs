@@ -173,6 +173,7 @@ impl World {
             FlowEffect::Filled => {}
             FlowEffect::Count { number } => self.counts(at, bridge, number),
             FlowEffect::Foreign { number } => self.tells_foreign(at, bridge, number),
+            FlowEffect::Trace { number, question } => self.traces(at, bridge, number, &question),
         }
     }
 
@@ -372,5 +373,6 @@ fn name(effect: &FlowEffect) -> &'static str {
         FlowEffect::Filled => "is filled",
         FlowEffect::Count { .. } => "counts",
         FlowEffect::Foreign { .. } => "tells what is foreign",
+        FlowEffect::Trace { .. } => "traces a packet",
     }
 }

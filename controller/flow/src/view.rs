@@ -180,6 +180,11 @@ impl Flows {
         })
     }
 
+    /// Who owns an entry of a device, if its table has it.
+    pub fn owner(&self, device: &DeviceName, id: FlowId) -> Option<Owner> {
+        Some(self.get(self.find(device)?)?.table.get(id)?.owner)
+    }
+
     /// The digest of the desired table of a device.
     pub fn root(&self, name: &DeviceName) -> Option<u64> {
         Some(self.get(self.find(name)?)?.table.sums().root())

@@ -20,9 +20,11 @@ mod kept;
 pub mod manager;
 pub mod phase;
 pub mod ports;
+pub mod proof;
 pub mod record;
 pub mod stages;
 pub mod topology;
+pub mod trace;
 pub mod track;
 
 pub mod path_search;

@@ -289,6 +289,13 @@ impl Manager {
         self.counts[state as usize]
     }
 
+    /// The next intent by number that is INSTALLED, round and round.
+    pub fn next_installed(&self, after: Option<IntentNo>) -> Option<IntentNo> {
+        let first = after.map_or(IntentNo(0), |IntentNo(no)| IntentNo(no.saturating_add(1)));
+        let mut all = self.held.range(first..).chain(self.held.range(..first));
+        all.find(|(_, held)| held.standing.state == State::Installed).map(|(no, _)| *no)
+    }
+
     /// Keys of intents whose last request is not complete, by number.
     pub fn pending(&self) -> impl Iterator<Item = &str> {
         let is_open = |held: &&Held| held.work.is_some() || !held.open.is_empty();

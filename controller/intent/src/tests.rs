@@ -9,6 +9,7 @@ mod random;
 mod reservations;
 mod site;
 mod stages;
+mod trace;
 mod track;
 
 use std::collections::BTreeSet;

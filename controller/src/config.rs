@@ -27,6 +27,9 @@ pub const DEFAULT_FILE: &str = "/etc/muster/controller.toml";
 
 /// An empty database, and the space that keeps it writable.
 const DATABASE_MIN: u64 = 16 * 1024 * 1024;
+/// Seconds between two intents that are verified. A switch answers a trace in milliseconds: nobody feels one in so many
+/// seconds, and a site of a thousand intents is looked at within an hour and a half.
+const VERIFY_EVERY: u64 = 5;
 /// The most bytes of a controller's name: a host name.
 const NAME_MAX: usize = 253;
 
@@ -100,6 +103,8 @@ pub struct Limits {
     pub heartbeat: u64,
     /// Seconds without any progress of a stack before an event reports it.
     pub quiet: u64,
+    /// Seconds between two intents whose packets are traced; 0: none are.
+    pub verify_every: u64,
     /// Revisions kept per stack.
     pub revisions_kept: u32,
     /// Events kept per stack.
@@ -165,6 +170,7 @@ impl Default for Limits {
             flow_rules: FlowLimits::default().entries,
             heartbeat: engine.heartbeat.as_secs(),
             quiet: engine.quiet.as_secs(),
+            verify_every: VERIFY_EVERY,
             revisions_kept: engine.revisions_kept,
             events_kept: Bounds::default().events,
             database_bytes: Bounds::default().bytes,
@@ -233,6 +239,7 @@ impl Settings {
         );
         let limits = &self.limits;
         anyhow::ensure!((1..=86_400).contains(&limits.quiet), "limits.quiet must be 1 to 86400 seconds");
+        anyhow::ensure!(limits.verify_every <= 86_400, "limits.verify_every must be 0 to 86400 seconds");
         anyhow::ensure!(limits.flow_rules > 0, "limits.flow_rules must be at least 1");
         anyhow::ensure!(limits.revisions_kept > 0, "limits.revisions_kept must be at least 1");
         anyhow::ensure!(limits.events_kept > 0, "limits.events_kept must be at least 1");
@@ -301,6 +308,7 @@ impl Settings {
             retries: self.limits.retries,
             heartbeat: Duration::from_secs(self.limits.heartbeat),
             quiet: Duration::from_secs(self.limits.quiet),
+            verify_every: Some(self.limits.verify_every).filter(|it| *it > 0).map(Duration::from_secs),
             revisions_kept: self.limits.revisions_kept,
             ..muster_engine::Limits::default()
         }
@@ -388,6 +396,7 @@ mod tests {
             ("[limits]\nretires = 5\n", "retires"),
             ("[limits]\nheartbeat = 0\n", "heartbeat"),
             ("[limits]\nquiet = 0\n", "limits.quiet"),
+            ("[limits]\nverify_every = 86401\n", "limits.verify_every"),
             ("[limits]\nflow_rules = 0\n", "limits.flow_rules"),
             ("[limits]\nrevisions_kept = 0\n", "limits.revisions_kept"),
             ("[limits]\nevents_kept = 0\n", "limits.events_kept"),

@@ -105,6 +105,8 @@ pub struct IntentView {
     pub waits_for: Vec<WaitsFor>,
     /// Seconds until it is tried again.
     pub retry_in: Option<f64>,
+    /// What is wrong with its packets, where it is INSTALLED and a trace in the background found that.
+    pub broken: Option<String>,
     /// What it is, in the words of intent files: type, from, to, selector, treatment, constraints, priority, …
     #[serde(flatten)]
     pub wish: Map<String, Value>,

@@ -14,4 +14,5 @@ pub mod resource;
 pub mod route;
 pub mod site;
 pub mod stack;
+pub mod trace;
 pub mod user;

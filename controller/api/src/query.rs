@@ -245,3 +245,13 @@ pub struct Topology {
     /// Bridges of this node alone, with their links and hosts.
     pub node: Option<String>,
 }
+
+/// GET /v1/trace
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Trace {
+    /// Where the packet comes in: `NODE/BRIDGE:INTERFACE`.
+    pub from: String,
+    /// A selector in the words of a flow rule, without a port: `{eth_type: ipv4, ipv4_dst: 10.0.0.1}`.
+    pub packet: String,
+}

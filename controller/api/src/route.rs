@@ -22,6 +22,7 @@ use crate::stack::{
     Begun, CreateStack, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView,
     SteerRollout, TemplateView, UpdateStack,
 };
+use crate::trace::{IntentProof, TraceView};
 use crate::user::{CallerView, CreateUser, Role, UserCreated, UserRevoked, UserRow};
 
 /// A method of HTTP that the API takes.
@@ -238,6 +239,10 @@ routes! {
     ShowIntent: get("/v1/intents/{key}", "Shows an intent").answers::<IntentView>();
     PurgeIntent: delete("/v1/intents/{key}", "Forgets an intent").answers::<IntentsTaken>();
     WithdrawIntent: post("/v1/intents/{key}/withdraw", "Withdraws an intent").answers::<IntentsTaken>();
+    VerifyIntent: get("/v1/intents/{key}/verify", "Asks the switches whether packets of an intent arrive; changes nothing")
+        .answers::<IntentProof>();
+    Trace: get("/v1/trace", "Asks the switches where a packet goes; changes nothing")
+        .query::<query::Trace>().answers::<TraceView>();
     WatchIntents: post("/v1/watch/intents", "Says how intents stand as soon as nothing of them is under way")
         .query::<query::WatchIntents>().takes::<IntentKeys>().answers::<IntentsWatched>().for_viewers();
     ShowTopology: get("/v1/topology", "Shows the network").query::<query::Topology>().answers::<TopologyView>();

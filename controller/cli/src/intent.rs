@@ -1,9 +1,11 @@
 //! `muster intent …`: its verbs and flags, and the list of intents.
 //!
-//! Absent: sending and waiting (`intent/operation.rs`), and one intent alone (`intent/shown.rs`).
+//! Absent: sending and waiting (`intent/operation.rs`), one intent alone (`intent/shown.rs`), and the proof of intents
+//! (`intent/verify.rs`).
 
 mod operation;
 mod shown;
+mod verify;
 
 use std::path::PathBuf;
 
@@ -48,6 +50,16 @@ pub enum IntentVerb {
         /// Key, as 'muster intent list' shows it
         #[arg(value_parser = NonEmptyStringValueParser::new())]
         key: String,
+    },
+    /// Ask the switches whether packets of an intent arrive; all INSTALLED ones without a key
+    ///
+    /// A packet is traced from each port where packets of the intent come in. Nothing is sent, and nothing changes.
+    /// Exit code 1 if the packets of one intent do not arrive, or nobody can say.
+    #[command(after_help = "Example:\n  muster intent verify a-to-b")]
+    Verify {
+        /// Key, as 'muster intent list' shows it
+        #[arg(value_parser = NonEmptyStringValueParser::new())]
+        key: Option<String>,
     },
 }
 
@@ -110,6 +122,7 @@ pub async fn run(verb: IntentVerb, client: &mut Client, format: Format) -> Resul
         IntentVerb::Show { key } => {
             written(format, &client.get(&path(["intents", &key])).await?, shown::intent)
         }
+        IntentVerb::Verify { key } => verify::verify(key.as_deref(), client, format).await,
     }
 }
 

@@ -27,6 +27,7 @@ mod support_bundle;
 mod template;
 mod top;
 mod topology;
+mod trace;
 mod r#type;
 mod usage;
 mod user;
@@ -116,6 +117,14 @@ enum Noun {
     /// Show the network of bridges and links that intents use
     #[command(subcommand, after_help = "Example:\n  muster topology show")]
     Topology(topology::TopologyVerb),
+    /// Follow a packet through the bridges as they are: where it ends, and which rule took it at each hop
+    ///
+    /// Each switch says what it would do with the packet, and the topology where its cables lead. Nothing is sent, and
+    /// nothing changes. Exit code 0 if the packet is delivered, 1 if it or a copy is lost.
+    #[command(
+        after_help = "Example:\n  muster trace --from web-1/br0:eth1 --packet 'eth_type: ipv4, ipv4_dst: 10.0.0.1'"
+    )]
+    Trace(trace::Request),
     /// Log in to a controller on another machine, with a user's token
     ///
     /// The token names the CA of the controller's certificate: no other controller is trusted. It is kept in
@@ -246,6 +255,7 @@ async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Res
         Noun::Intent(verb) => intent::run(verb, client, format).await,
         Noun::Restore(verb) => restore::run(verb, client, format).await,
         Noun::Topology(verb) => topology::run(verb, client).await,
+        Noun::Trace(request) => trace::run(request, client, format).await,
         Noun::User(verb) => user::run(verb, client, format).await,
         Noun::Audit(request) => audit::run(request, client, format).await,
         Noun::Inventory(request) => inventory::run(request, client, format).await,

@@ -26,11 +26,24 @@ fn each_command_has_an_example_that_parses() {
         let help = command.get_after_help().map(ToString::to_string).unwrap_or_default();
         let example = help.strip_prefix("Example:\n").unwrap_or_else(|| panic!("{path} has no example"));
         for line in example.lines() {
-            let words =
-                line.split(" > ").next().unwrap().split_whitespace().map(|word| word.trim_matches('\''));
-            Cli::command().try_get_matches_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+            let command = line.split(" > ").next().unwrap();
+            Cli::command()
+                .try_get_matches_from(words(command))
+                .unwrap_or_else(|error| panic!("{line}: {error}"));
         }
     }
+}
+
+/// The words of a line, as a shell splits it; a quoted text is a word, or the rest of one.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (at, part) in line.split('\'').enumerate() {
+        match at % 2 {
+            0 => words.extend(part.split_whitespace().map(str::to_owned)),
+            _ => words.push(part.to_owned()),
+        }
+    }
+    words
 }
 
 #[test]

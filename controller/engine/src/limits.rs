@@ -39,6 +39,8 @@ pub struct Limits {
     pub tokens_max: usize,
     /// Nodes that have joined or are named, as by a template.
     pub nodes_max: usize,
+    /// The pause between two intents whose packets are traced in the background. `None`: none are.
+    pub verify_every: Option<Duration>,
 }
 
 impl Default for Limits {
@@ -57,6 +59,7 @@ impl Default for Limits {
             flow_operations_kept: 1000,
             tokens_max: TOKENS_MAX,
             nodes_max: NODES_MAX,
+            verify_every: None,
         }
     }
 }

@@ -10,11 +10,13 @@ use std::time::Duration;
 use muster_api::node::LostView;
 use muster_api::site::Verdict;
 use muster_api::stack::RolloutAction;
+use muster_api::trace::{IntentProof, TraceView};
 use muster_flow::FlowWrite;
 use muster_intent::manager::Wish;
+use muster_intent::topology::ConnectPoint;
 use muster_shared::join::{JoinToken, TokenSecret};
 use muster_shared::model::Facts;
-use muster_shared::model::flow::{DeviceName, FlowId};
+use muster_shared::model::flow::{DeviceName, FlowId, Packet};
 use muster_shared::seal::SealPublic;
 use muster_shared::{NodeId, Rate, StackName};
 use muster_template::{Environment, EnvironmentFile, ForeignPolicy, Hook, Policies, StackNames, Tree};
@@ -274,6 +276,14 @@ pub enum Request {
     WithdrawIntents { keys: Vec<Box<str>> },
     /// Forgets intents.
     PurgeIntents { keys: Vec<Box<str>> },
+    /// Asks switches where a packet goes. Changes nothing.
+    Trace {
+        /// The port where it comes in.
+        from: ConnectPoint,
+        packet: Packet,
+    },
+    /// Asks switches whether packets of an intent arrive. Changes nothing.
+    VerifyIntent { key: Box<str> },
     /// Decides about things that a restored store does not know: about all that are named, or none.
     Restored {
         /// The decision.
@@ -380,6 +390,10 @@ pub enum Answer {
         /// Problems that do not prevent the request.
         warnings: Vec<String>,
     },
+    /// The way of a packet.
+    Traced(Box<TraceView>),
+    /// What traces prove of an intent.
+    Proved(Box<IntentProof>),
     /// The node was removed.
     NodeRemoved {
         node: NodeId,

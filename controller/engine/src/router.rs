@@ -42,6 +42,10 @@ impl Engine {
                 self.with_flows(|flows, turn| flows.timeout(turn));
             } else if is_due(self.intents.ports.next_due()) {
                 self.listened();
+            } else if is_due(self.intents.traces.next_due()) {
+                self.traces_due();
+            } else if is_due(self.intents.proofs.next_due()) {
+                self.proof_due();
             } else if is_due(self.traversals.jobs.fetches.timeout()) {
                 self.traversals.jobs.serve_fetches();
             } else {
@@ -100,10 +104,21 @@ impl Engine {
     pub fn poll_timeout(&self) -> Option<(MonoTime, &'static str)> {
         let flows = self.flows.next_due().map(|due| (due, "a device is due"));
         let ports = self.intents.ports.next_due().map(|due| (due, "an agent has listened for long enough"));
+        let traces = self.intents.traces.next_due().map(|due| (due, "an agent has not answered a trace"));
+        let proofs = self.intents.proofs.next_due().map(|due| (due, "the next intent is verified"));
         let fetches = self.traversals.jobs.fetches.timeout().map(|due| (due, "another node may fetch"));
         let ctx = &self.graph().ctx;
         let slice = ctx.slices.has_next().then_some((ctx.now, "a stack enters its rows"));
-        ctx.timers.next().into_iter().chain(flows).chain(ports).chain(fetches).chain(slice).min()
+        ctx.timers
+            .next()
+            .into_iter()
+            .chain(flows)
+            .chain(ports)
+            .chain(fetches)
+            .chain(slice)
+            .chain(traces)
+            .chain(proofs)
+            .min()
     }
 
     fn run_agenda(&mut self) {
@@ -132,6 +147,7 @@ impl Engine {
                 Some(Todo::Away(node)) => {
                     self.with_flows(|flows, _| flows.away(&node));
                     self.ports_away(&node);
+                    self.traces_away(&node);
                 }
                 Some(Todo::CompareAnew(node)) => self.flows.compare_anew(&node),
                 Some(Todo::Left(node)) => self.ports_left(&node),
@@ -198,6 +214,14 @@ impl Engine {
                 Ok(Answer::Done)
             }
             Request::SubmitIntents { intents } => self.submit_intents(intents),
+            Request::Trace { from, packet } => match self.trace(id, from, packet) {
+                Ok(()) => return, // answered when the packet is at its ends
+                Err(refusal) => Err(refusal),
+            },
+            Request::VerifyIntent { key } => match self.verify_intent(id, &key) {
+                Ok(()) => return, // answered when its packets are at their ends
+                Err(refusal) => Err(refusal),
+            },
             Request::WithdrawIntents { keys } => self.withdraw_intents(keys),
             Request::PurgeIntents { keys } => self.purge_intents(keys),
             Request::ForeignFlows { device } => {

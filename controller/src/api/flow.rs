@@ -241,6 +241,8 @@ fn begun(answer: Answer) -> Result<Json<FlowsBegun>, ApiError> {
         | Answer::Signalled { .. }
         | Answer::Facts { .. }
         | Answer::Intents { .. }
+        | Answer::Traced(_)
+        | Answer::Proved(_)
         | Answer::NodeRemoved { .. } => Err(ApiError::internal("the engine did not say what has begun")),
     }
 }

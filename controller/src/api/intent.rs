@@ -111,7 +111,8 @@ pub async fn show(api: Api, Path(key): Path<String>) -> Result<Json<IntentView>,
         };
         let rows = view.rules.iter().take(RULES_JOINED).map(entry).collect();
         let owner = site.intent_summary(&key).map(|intent| intent.owner);
-        Ok::<_, muster_engine::Refusal>(Shown { view, rows, owner })
+        let broken = site.broken_intent(&key);
+        Ok::<_, muster_engine::Refusal>(Shown { view, rows, owner, broken })
     });
     let found = found.await??;
     blocking(move || Ok(Json(shown(&found)))).await
@@ -227,6 +228,8 @@ fn taken(answer: Answer) -> Result<Json<IntentsTaken>, ApiError> {
         | Answer::Signalled { .. }
         | Answer::Facts { .. }
         | Answer::Flows { .. }
+        | Answer::Traced(_)
+        | Answer::Proved(_)
         | Answer::NodeRemoved { .. } => Err(ApiError::internal("the engine did not say what it took")),
     }
 }

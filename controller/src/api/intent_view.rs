@@ -27,6 +27,8 @@ pub struct Shown {
     pub rows: Vec<(FlowId, Option<FlowRow>)>,
     /// The owner, for people.
     pub owner: Option<String>,
+    /// What traces found wrong with it.
+    pub broken: Option<String>,
 }
 
 pub fn summary(intent: &IntentSummary) -> IntentRow {
@@ -42,7 +44,7 @@ pub fn summary(intent: &IntentSummary) -> IntentRow {
 }
 
 pub fn shown(shown: &Shown) -> IntentView {
-    let Shown { view, rows, owner } = shown;
+    let Shown { view, rows, owner, broken } = shown;
     let secret = rows.iter().filter_map(|(_, row)| row.as_ref()).any(|row| row.secret);
     let mut wish = wish_json(&view.intent, view.group.as_deref());
     if secret {
@@ -76,6 +78,7 @@ pub fn shown(shown: &Shown) -> IntentView {
         history: view.history.iter().map(reroute).collect(),
         waits_for: waits.collect(),
         retry_in: view.retry_in.map(|wait| wait.as_secs_f64()),
+        broken: broken.clone(),
         wish,
     }
 }

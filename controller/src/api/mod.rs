@@ -31,6 +31,7 @@ mod standby;
 mod status;
 mod tls;
 mod token;
+mod trace;
 mod user;
 
 use std::sync::{Arc, LazyLock};
@@ -287,6 +288,8 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::ShowIntent => on(method, intent::show),
         Operation::PurgeIntent => on(method, intent::purge),
         Operation::WithdrawIntent => on(method, intent::withdraw),
+        Operation::VerifyIntent => on(method, trace::verify),
+        Operation::Trace => on(method, trace::trace),
         Operation::WatchIntents => on(method, intent::watch),
         Operation::ShowTopology => on(method, intent::topology),
         Operation::ShowStatus => on(method, status::status),

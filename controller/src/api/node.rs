@@ -209,6 +209,8 @@ pub async fn remove(api: Api, Path(name): Path<String>) -> Result<Json<NodeRemov
         | Answer::Signalled { .. }
         | Answer::Facts { .. }
         | Answer::Intents { .. }
+        | Answer::Traced(_)
+        | Answer::Proved(_)
         | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what was removed")),
     }
 }
@@ -221,6 +223,8 @@ pub async fn facts(api: Api, Path(name): Path<String>) -> Result<Json<FactsView>
         | Answer::Done
         | Answer::Joined { .. }
         | Answer::Signalled { .. }
+        | Answer::Traced(_)
+        | Answer::Proved(_)
         | Answer::NodeRemoved { .. }
         | Answer::Intents { .. }
         | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what the node is")),

@@ -290,7 +290,9 @@ fn meaning(request: &Request) -> Option<(&'static str, String, String)> {
         Request::Facts { .. }
         | Request::FlowStats { .. }
         | Request::SampleFlows
-        | Request::ForeignFlows { .. } => None,
+        | Request::ForeignFlows { .. }
+        | Request::Trace { .. }
+        | Request::VerifyIntent { .. } => None,
     }
 }
 

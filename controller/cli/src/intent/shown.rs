@@ -18,11 +18,12 @@ const TO: &str = "to";
 const LINKS: &str = "links";
 
 /// Keys with lines of their own; the rest comes below.
-const FACTS: [&str; 16] = [
+const FACTS: [&str; 17] = [
     key!(IntentView.key),
     "type",
     key!(IntentView.state),
     key!(IntentView.reason),
+    key!(IntentView.broken),
     key!(IntentView.request),
     key!(IntentView.errors),
     RETRY_IN,

@@ -72,6 +72,11 @@ impl FlowViews<'_> {
         self.flows.conflict(&self.site, set, &set.ids(), asker).map(Refusal::from)
     }
 
+    /// Whether something of a hidden parameter is in the rules of an owner.
+    pub(crate) fn hides(&self, owner: Owner) -> bool {
+        self.site.hides(owner)
+    }
+
     /// The digest of the desired table of a device.
     pub fn root(&self, name: &DeviceName) -> Option<u64> {
         self.flows.root(name)

@@ -10,13 +10,16 @@
 //! **Invariants.** A rule of an intent is owned by that intent from its first write until it is off
 //! its device. Changes of the manager are durable before a write that follows from them leaves.
 //!
-//! Absent: paths, rules and their order (`controller/intent/src/manager.rs`), and who may change an
-//! intent (`intent/request.rs`).
+//! Absent: paths, rules and their order (`controller/intent/src/manager.rs`), who may change an
+//! intent (`intent/request.rs`), and whether its packets arrive (`intent/proof.rs`).
 
 mod load;
+mod proof;
 mod request;
 mod row;
 mod topology;
+mod trace;
+mod trace_view;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +35,9 @@ use crate::engine::Engine;
 use crate::record::Change;
 use crate::timer::TimerKey;
 
+use proof::Proofs;
 pub use request::IntentSummary;
+use trace::Traces;
 
 /// The intents of the site, and the network as agents report it.
 #[derive(Debug, Default)]
@@ -54,6 +59,8 @@ pub(crate) struct Intents {
     pub ended: Vec<Ended>,
     unsaved: BTreeSet<IntentNo>,
     due: Option<MonoTime>,
+    pub traces: Traces,
+    pub proofs: Proofs,
 }
 
 impl Intents {
@@ -66,7 +73,7 @@ impl Intents {
             ("ends of writes", self.ended.len()),
             ("intents to be written", self.unsaved.len()),
         ];
-        own.into_iter().chain(self.manager.leftovers())
+        own.into_iter().chain(self.traces.leftovers()).chain(self.manager.leftovers())
     }
 }
 
@@ -99,11 +106,13 @@ impl Engine {
                     Effect::Save(no) => {
                         self.intents.unsaved.insert(no);
                         self.intent_changed(no);
+                        self.forget_proof(no);
                     }
                     Effect::Forget(no) => {
                         self.intents.unsaved.remove(&no);
                         self.graph_mut().ctx.change(Change::Intent(IntentChange::Removed(no)));
                         self.intent_gone(no);
+                        self.forget_proof(no);
                     }
                 }
             }
@@ -115,6 +124,7 @@ impl Engine {
             }
         }
         self.set_intents_due();
+        self.set_proof_due();
         did
     }
 

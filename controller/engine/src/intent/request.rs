@@ -98,7 +98,7 @@ impl Engine {
 }
 
 impl View<'_> {
-    fn known_intent(&self, key: &str) -> Result<IntentNo, Refusal> {
+    pub(super) fn known_intent(&self, key: &str) -> Result<IntentNo, Refusal> {
         let manager = &self.intents.manager;
         manager.find(key).ok_or_else(|| {
             let keys = manager.list().filter_map(|no| manager.key(no)).take(KEYS_MAX);
@@ -160,6 +160,12 @@ impl View<'_> {
             .manager
             .view(self.graph.ctx.now, no)
             .ok_or_else(|| Refusal::NotFound(format!("there is no intent '{key}'")))
+    }
+
+    /// What traces in the background found wrong with an INSTALLED intent.
+    pub fn broken_intent(&self, key: &str) -> Option<String> {
+        let no = self.intents.manager.find(key)?;
+        self.intents.proofs.broken(no).map(str::to_owned)
     }
 
     /// Whether each of these intents is as requested, or has failed. An unknown intent has ended.

@@ -1,6 +1,7 @@
 //! Intents over flow tables: each rule has one owner, no rule is left behind, and agents report the network.
 
 mod stacks;
+mod traces;
 
 use std::sync::Arc;
 use std::time::Duration;

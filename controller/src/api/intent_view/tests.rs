@@ -65,7 +65,7 @@ fn installed() -> Shown {
             before: vec![devices],
         }],
     };
-    Shown { view, rows: vec![(row.id, Some(row))], owner: Some("the operator".into()) }
+    Shown { view, rows: vec![(row.id, Some(row))], owner: Some("the operator".into()), broken: None }
 }
 
 #[test]

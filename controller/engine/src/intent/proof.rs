@@ -1,0 +1,231 @@
+//! The proof of intents: packets that an INSTALLED intent promises to carry are traced. An operator asks for one intent;
+//! in the background each has its turn, and a finding that stays is told once, as is its end.
+//!
+//! ```text
+//!   turn: the next INSTALLED intent ─▶ ok ─────────────▶ told, where it was told to be broken
+//!                │                 ├─▶ unknown ────────▶ nothing: an agent is away, or the intent changes
+//!                │                 └─▶ broken ─▶ looked at again at the next turn ─▶ broken: told
+//! ```
+//!
+//! The second look keeps a path that was changing meanwhile from being told; an operator's comes at once. Findings are in memory alone: after a
+//! restart of the controller they are found again, and told again.
+//!
+//! Absent: which packets an intent promises to carry, and whether a trace shows that (`controller/intent/src/proof.rs`).
+
+use std::collections::BTreeMap;
+
+use muster_api::trace::{IntentProof, Verdict};
+use muster_intent::manager::IntentNo;
+use muster_intent::phase::State;
+use muster_intent::proof::{Broken, PROMISES_MAX, Promise, promises};
+use muster_intent::trace::{Loss, Trace};
+use muster_shared::MonoTime;
+use muster_template::MASK;
+
+use super::trace::{Purpose, Run};
+use crate::engine::{Effect, Engine};
+use crate::request::{Answer, Refusal};
+
+/// An intent whose packets are traced.
+#[derive(Debug)]
+pub(crate) struct Proving {
+    intent: IntentNo,
+    /// One for each trace, in their order.
+    promises: Vec<Promise>,
+    left_out: usize,
+    /// The operator's request. `None`: in the background.
+    request: Option<u64>,
+    is_second: bool,
+}
+
+/// The turns of intents in the background, and what was found.
+#[derive(Debug, Default)]
+pub(crate) struct Proofs {
+    /// The time of the next turn, while an intent is INSTALLED.
+    due: Option<MonoTime>,
+    /// The intent that had the last turn.
+    last: Option<IntentNo>,
+    /// The intent that has its turn and is not answered.
+    open: Option<IntentNo>,
+    /// It was found broken once, and is looked at again.
+    suspect: Option<IntentNo>,
+    /// Intents that were told to be broken, and why.
+    told: BTreeMap<IntentNo, String>,
+}
+
+impl Proofs {
+    /// When to call [`Engine::proof_due`].
+    pub fn next_due(&self) -> Option<MonoTime> {
+        self.due
+    }
+
+    /// Why an intent was told to be broken.
+    pub fn broken(&self, no: IntentNo) -> Option<&str> {
+        self.told.get(&no).map(String::as_str)
+    }
+
+    /// Takes what a turn found. Returns what there is to tell.
+    fn found(&mut self, no: IntentNo, verdict: Verdict, reason: &str) -> Option<String> {
+        self.open = None;
+        let is_second = self.suspect.take() == Some(no);
+        match verdict {
+            Verdict::Unknown => None,
+            Verdict::Ok => self.told.remove(&no).map(|_| "packets of it arrive again".to_owned()),
+            Verdict::Broken if self.broken(no) == Some(reason) => None,
+            Verdict::Broken if is_second => {
+                self.told.insert(no, reason.to_owned());
+                Some(format!("it is INSTALLED, and its rules are ADDED, but {reason}"))
+            }
+            Verdict::Broken => {
+                self.suspect = Some(no);
+                None
+            }
+        }
+    }
+
+    /// The intent is not INSTALLED any more: its own state says what is wrong.
+    fn forget(&mut self, no: IntentNo) {
+        self.told.remove(&no);
+    }
+}
+
+impl Engine {
+    /// An operator asks whether the packets of an intent arrive.
+    ///
+    /// # Errors
+    /// There is no such intent, or too much is traced.
+    pub(crate) fn verify_intent(&mut self, id: u64, key: &str) -> Result<(), Refusal> {
+        let no = self.view().known_intent(key)?;
+        self.has_room_for_trace()?;
+        self.prove(no, Some(id), false);
+        self.run_traces();
+        Ok(())
+    }
+
+    fn prove(&mut self, no: IntentNo, request: Option<u64>, is_second: bool) {
+        let manager = &self.intents.manager;
+        let view = manager.view(self.graph().ctx.now, no).filter(|view| view.state == State::Installed);
+        let mut promises =
+            view.map_or_else(Vec::new, |view| promises(manager.topology(), &view.intent, &view.rules));
+        let left_out = promises.len().saturating_sub(PROMISES_MAX);
+        promises.truncate(PROMISES_MAX);
+        let traces = promises.iter().map(Promise::trace).collect();
+        let proving = Proving { intent: no, promises, left_out, request, is_second };
+        self.intents.traces.begin(Run { purpose: Purpose::Proof(proving), traces });
+    }
+
+    /// The traces of an intent are over.
+    pub(crate) fn proved(&mut self, proving: &Proving, traces: &[Trace]) {
+        let proof = self.judge(proving, traces);
+        match proving.request {
+            Some(_) if proof.verdict == Verdict::Broken && !proving.is_second => {
+                self.prove(proving.intent, proving.request, true);
+            }
+            Some(id) => self.graph_mut().answer(id, Ok(Answer::Proved(Box::new(proof)))),
+            None => {
+                if let Some(text) = self.intents.proofs.found(proving.intent, proof.verdict, &proof.reason) {
+                    self.tell_proof(proving.intent, &proof.key, &text);
+                }
+            }
+        }
+    }
+
+    fn judge(&self, proving: &Proving, traces: &[Trace]) -> IntentProof {
+        let manager = &self.intents.manager;
+        let key = manager.key(proving.intent).unwrap_or_default().to_owned();
+        let tried = proving.promises.len();
+        let proof = IntentProof { key, tried, left_out: proving.left_out, ..IntentProof::default() };
+        let state = manager.state(proving.intent).map(|(state, _)| state);
+        if state != Some(State::Installed) {
+            let state = state.map_or("gone", State::as_str);
+            return IntentProof { reason: format!("it is {state}, not INSTALLED"), ..proof };
+        }
+        let judged = proving.promises.iter().zip(traces);
+        let mut broken = judged.filter_map(|(promise, trace)| Some((promise.judge(trace).err()?, trace)));
+        // A packet that is known to be lost says more than one of which nothing is known.
+        let mut unknown = None;
+        let found = broken.find(|(why, trace)| {
+            let is_unknown = matches!(**why, Broken::Lost { loss: Loss::NotAsked { .. }, .. });
+            if is_unknown && unknown.is_none() {
+                unknown = Some((why.clone(), *trace));
+            }
+            !is_unknown
+        });
+        let (verdict, found) = match (found, unknown) {
+            (Some(found), _) => (Verdict::Broken, Some(found)),
+            (None, Some(unknown)) => (Verdict::Unknown, Some(unknown)),
+            (None, None) => (Verdict::Ok, None),
+        };
+        let (reason, trace) = match found {
+            Some((why, trace)) => (self.reason(*why, trace), Some(self.view().trace_view(trace))),
+            None => (String::new(), None),
+        };
+        IntentProof { verdict, reason, trace, ..proof }
+    }
+
+    /// What an operator may read of a finding.
+    fn reason(&self, why: Broken, trace: &Trace) -> String {
+        let masked = |device| Loss::Unclear { device, action: MASK.into() };
+        match why {
+            Broken::Lost { from, at, loss: Loss::Unclear { device, .. } }
+                if self.view().trace_hides(trace) =>
+            {
+                Broken::Lost { from, at, loss: masked(device) }.to_string()
+            }
+            why => why.to_string(),
+        }
+    }
+
+    /// Tells the stack of an intent, or the log where it has none.
+    fn tell_proof(&mut self, no: IntentNo, key: &str, text: &str) {
+        let row = self.intents.owners.get(&no).and_then(|id| self.graph().rows.of_id(*id));
+        if let Some(slot) = row {
+            self.graph_mut().tell_of(slot, text.to_owned());
+        }
+        self.graph_mut().ctx.effect(Effect::Warn(format!("intent {key}: {text}")));
+    }
+
+    /// Sets the next turn, if there is an intent to look at.
+    pub(crate) fn set_proof_due(&mut self) {
+        let every = self.graph().ctx.limits.verify_every;
+        let is_wanted = self.intents.manager.count(State::Installed) > 0;
+        match every {
+            Some(every) if is_wanted && self.intents.proofs.due.is_none() => {
+                self.intents.proofs.due = Some(self.graph().ctx.now + every);
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// The next intent has its turn.
+    pub(crate) fn proof_due(&mut self) {
+        self.intents.proofs.due = None;
+        // A turn waits for the one before, and for room beside what operators ask.
+        if self.intents.proofs.open.is_none()
+            && self.intents.traces.has_room()
+            && let Some(no) = self.next_to_prove()
+        {
+            self.intents.proofs.open = Some(no);
+            self.prove(no, None, false);
+            self.run_traces();
+        }
+        self.set_proof_due();
+    }
+
+    fn next_to_prove(&mut self) -> Option<IntentNo> {
+        if let Some(suspect) = self.intents.proofs.suspect {
+            return Some(suspect);
+        }
+        let manager = &self.intents.manager;
+        let next = manager.next_installed(self.intents.proofs.last);
+        self.intents.proofs.last = next;
+        next
+    }
+
+    /// An intent has another state.
+    pub(crate) fn forget_proof(&mut self, no: IntentNo) {
+        if self.intents.manager.state(no).is_none_or(|(state, _)| state != State::Installed) {
+            self.intents.proofs.forget(no);
+        }
+    }
+}

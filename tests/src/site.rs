@@ -128,9 +128,14 @@ impl Site {
 
     /// In a namespace of its own; see [`Namespace::server`].
     pub fn in_namespace() -> Self {
+        Self::in_namespace_with(&[])
+    }
+
+    /// In a namespace of its own, with these variables in the controller's environment.
+    pub fn in_namespace_with(variables: &[(&str, &OsStr)]) -> Self {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");
-        Self::at(dir, data, Some(Namespace::hub()))
+        Self::with(dir, data, Some(Namespace::hub()), None, variables, Link::wanted())
     }
 
     /// On loopback, for agents in virtual machines ([`Vm`]).

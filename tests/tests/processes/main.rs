@@ -50,6 +50,7 @@ mod support_bundle;
 mod terminal;
 mod top;
 mod topology;
+mod tracing;
 mod tutorial;
 mod users;
 mod watching;

@@ -6,11 +6,11 @@
 use clap::Args;
 use clap::builder::NonEmptyStringValueParser;
 use muster_api::trace::{TraceEnd, TraceHop, TraceRule, TraceView};
+use muster_picture::network::point;
 
 use crate::client::{Client, escaped, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, read, rows, table, view, word};
-use crate::topology::point;
 
 /// `trace`
 #[derive(Args)]

@@ -106,6 +106,7 @@ pub struct IntentView {
     /// Seconds until it is tried again.
     pub retry_in: Option<f64>,
     /// What is wrong with its packets, where it is INSTALLED and a trace in the background found that.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
     /// What it is, in the words of intent files: type, from, to, selector, treatment, constraints, priority, …
     #[serde(flatten)]

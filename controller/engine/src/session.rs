@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use muster_shared::model::Facts;
+use muster_shared::model::flow::FlowUp;
 use muster_shared::model::{Claim, ClaimKind, Down, Hello, Up, Welcome};
 use muster_shared::{EpochId, NodeId};
 
@@ -51,6 +52,7 @@ impl Engine {
             Up::Challenge { .. } => {}
             Up::Drift(drifts) => self.traversals.jobs.drifts(key, drifts),
             Up::Facts(facts) => self.facts(key, facts),
+            Up::Flow(FlowUp::Traced { device, number, result }) => self.traced(key, &device, number, result),
             Up::Flow(message) => self.flow_up(key, message),
             Up::Ports(devices) => self.ports_told(key, devices),
             Up::DiskFull(full) => self.graph_mut().disk_told(key, full),

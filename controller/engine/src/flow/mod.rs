@@ -113,10 +113,7 @@ impl Engine {
 
     pub(crate) fn flow_up(&mut self, node: NodeKey, message: FlowUp) {
         let node = self.graph().nodes[node].name.clone();
-        match message {
-            FlowUp::Traced { device, number, result } => self.traced(&node, &device, number, result),
-            message => self.with_flows(|flows, turn| flows.received(turn, &node, message)),
-        }
+        self.with_flows(|flows, turn| flows.received(turn, &node, message));
     }
 
     pub(crate) fn pump_device(&mut self, key: DeviceKey) {

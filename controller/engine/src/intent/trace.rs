@@ -25,6 +25,7 @@ use muster_shared::{MonoTime, NodeId};
 use super::Intents;
 use super::proof::Proving;
 use crate::engine::Engine;
+use crate::node::NodeKey;
 use crate::request::{Answer, Refusal};
 
 /// Runs at a time: each may have thousands of questions. Operators that come later ask again.
@@ -244,12 +245,13 @@ impl Engine {
     /// An agent answers.
     pub(crate) fn traced(
         &mut self,
-        node: &NodeId,
+        node: NodeKey,
         bridge: &Bridge,
         number: u64,
         result: Result<Vec<TraceStep>, String>,
     ) {
         let asked = self.intents.traces.asked.get(&number).map(|asked| &asked.device);
+        let node = &self.graph().nodes[node].name;
         // Nobody answers for another.
         if asked.is_some_and(|asked| asked.node == *node && asked.bridge == *bridge) {
             self.take_trace(number, result);

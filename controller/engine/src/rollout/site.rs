@@ -112,7 +112,8 @@ impl Rollouts {
         is_due && self.wake(stack)
     }
 
-    /// Decides which members begin now. Nothing begins in a stack that does not go on.
+    /// Decides which members begin now. Nothing begins in a stack that does not go on, nor while the
+    /// timer is overdue.
     pub fn look(
         &mut self,
         stack: u64,
@@ -122,7 +123,10 @@ impl Rollouts {
     ) -> Looks {
         let Some(of) = self.by_stack.get_mut(&stack) else { return Looks::default() };
         of.is_woken = false;
-        if !goes_on {
+        // After a stall, a report that a canary failed or drifted may still be unread. The timer fires
+        // once all that arrived is read, and looks again.
+        let is_overdue = of.due.is_some_and(|due| due <= now);
+        if !goes_on || is_overdue {
             return Looks::default();
         }
         let looks = of.by_set.iter_mut().map(|(set, rollout)| (Arc::clone(set), rollout.look(now, health)));

@@ -148,6 +148,27 @@ fn a_canary_that_drifts_or_is_away_has_not_proven_itself() {
     assert!(bed.view().unwrap().status_reason.contains("its canary a[node-0] was disturbed"));
 }
 
+/// After a stall, another message makes the rollout look while the report on its canary is unread.
+#[test]
+fn what_has_arrived_counts_before_the_end_of_a_pause() {
+    let policy = "{batch: 3, pause: 10, canary: 1}";
+    for drifts in [true, false] {
+        let mut bed = fleet(4, policy);
+        bed.update(of("2", false, policy)).unwrap();
+        assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
+        bed.now = bed.now + Duration::from_secs(60);
+        bed.disconnect(&node(1));
+        bed.connect(&node(1));
+        assert_eq!(shown(&bed).in_flight, 0, "a batch begins when all was read");
+        if drifts {
+            super::drift::says(&mut bed, "a[node-0]", muster_shared::model::DriftState::Drifted, "v is 7");
+        }
+        bed.pass(Duration::ZERO);
+        let (state, begun) = if drifts { ("aborted", 0) } else { ("going", 3) };
+        assert_eq!((shown(&bed).state.as_str(), shown(&bed).in_flight), (state, begun));
+    }
+}
+
 #[test]
 fn more_failures_than_are_borne_stop_it() {
     let mut bed = fleet(8, "{batch: 2, max_failures: 1}");

@@ -81,7 +81,12 @@ impl Store for SimStore {
             return shared.refused(refused);
         }
         let changes: Vec<Change> = changes.collect();
-        if changes.is_empty() || !shared.step() {
+        if changes.is_empty() {
+            // It had nodes that were seen, and nothing else. What comes next is decided later.
+            shared.signals.held_since = None;
+            return Ok(());
+        }
+        if !shared.step() {
             return Ok(());
         }
         if let Some(refused) = shared.beside.as_mut().and_then(|beside| beside.commit(&changes)) {

@@ -90,6 +90,8 @@ pub fn with(api: Router, host: Host) -> Router {
         .route("/console/network", get(page::network::show))
         .route("/console/intents", get(page::intents::show))
         .route("/console/intents/{key}", get(page::intents::one))
+        .route("/console/intents/{key}/verify", get(page::trace::verify))
+        .route("/console/trace", get(page::trace::show))
         .route("/console/audit", get(page::audit::show))
         .route("/console/{*other}", get(page::absent))
         .with_state(console.clone());

@@ -13,6 +13,7 @@ pub mod resources;
 pub mod rollouts;
 pub mod stack;
 pub mod stacks;
+pub mod trace;
 pub mod update;
 
 use axum::http::StatusCode;

@@ -223,8 +223,10 @@ fn operators_work_in_a_browser() {
         ("Flow tables", "Devices by name", "devices"),
         ("web-1/br0", "10.0.2.0/24", "device"),
         ("Network", "Links, each direction", "network"),
+        ("Trace a packet", "Nothing is sent", "trace"),
         ("Intents", "Intents by key", "intents"),
         ("p1-1-2", "web-1/br0 → web-2/br0", "intent"),
+        ("Verify", "Each packet that was tried arrives.", "verify"),
         ("Audit", "user create", "audit"),
     ] {
         browser.press(link);
@@ -247,6 +249,13 @@ fn operators_work_in_a_browser() {
     eventually("the selector is refused", || (!browser.text("[role=alert]").is_empty()).then_some(()));
     browser.go(&fleet.url("/console/devices/web-1/br0?search=10.0.2"));
     browser.until("1 of ");
+    browser.go(&fleet.url("/console/trace"));
+    browser.fill("#from", "web-1/br0:p1");
+    browser.fill("#packet", "eth_type: ipv4, ipv4_dst: 10.0.2.7");
+    browser.press("Trace");
+    browser.until("of intent p1-1-2");
+    assert!(browser.text("main").contains("web-2/br0:p1"), "{}", browser.text("main"));
+    judge.page(&browser, "traced");
     browser.go(&fleet.url("/console/nodes/web-9"));
     browser.until("no node 'web-9'");
     judge.page(&browser, "refused");

@@ -86,6 +86,7 @@ async fn intent(visitor: &Visitor, key: &str) -> Result<Page, Problem> {
             ("Owner", text(intent.owner.as_deref().unwrap_or_default())),
             ("Paths", text(intent.paths.iter().map(|way| way.join(" → ")).collect::<Vec<_>>().join("; "))),
         ]))
+        p { a href={ (path(["console", "intents", key])) "/verify" } { "Verify" } }
         h2 { "Path" }
         (drawn)
         h2 { "Rules" }

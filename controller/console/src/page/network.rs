@@ -43,6 +43,7 @@ async fn page(visitor: &Visitor) -> Result<Page, Problem> {
     let (all_links, all_hosts) = (network.links.len(), network.hosts.len());
     let drawn = picture("The network", move || Picture::of(&network).svg()).await;
     let content = html! {
+        p { a href="/console/trace" { "Trace a packet" } }
         (drawn)
         h2 { "Links" }
         (table("Links, each direction on its own", &["From", "To", "State", "Cost", "Reserved", "Intents"],

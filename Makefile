@@ -36,6 +36,9 @@ UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_DIST_OPT_LEVEL=0 
 TESTED := --features muster-tests/embedded
 # A broker of rmqtt for tests, which is no part of the workspace.
 RMQTTD = CARGO_TARGET_DIR='$(TARGET)/rmqttd' $(CARGO_BUILD) --manifest-path tests/rmqttd/Cargo.toml
+# Builds all tests, and with them the programs that they start. Built alone, those would have other features, and everything
+# below them would be built twice.
+TESTS = $(CARGO) test --locked --workspace $(TESTED) -j$(JOBS) --no-run
 # Links besides the direct one over which tests are run as well: a few with `make test`, all that need no link of their own
 # with `make soak`.
 LINKS := mosquitto embedded rmqtt
@@ -76,7 +79,7 @@ test:
 	@[ "$$(id -u)" = 0 ] || { echo 'make test needs root: its servers are network namespaces' >&2; exit 1; }
 	@.ci/packages test
 	$(RMQTTD)
-	$(CARGO_BUILD) --workspace --bins $(TESTED)
+	$(TESTS)
 	'$(TARGET)/debug/muster-sim' scenario $(SCENARIOS)
 ifneq ($(RECORDED),)
 	'$(TARGET)/debug/muster-sim' scenario $(RECORDED)
@@ -132,7 +135,7 @@ soak: fuzz
 	@[ "$$(id -u)" = 0 ] || { echo 'make soak needs root: its servers are network namespaces' >&2; exit 1; }
 	@.ci/packages test
 	$(RMQTTD)
-	$(CARGO_BUILD) --workspace --bins $(TESTED)
+	$(TESTS)
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 kill::
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
 	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::

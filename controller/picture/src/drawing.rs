@@ -149,7 +149,8 @@ impl Drawing {
         if between > LINES_MAX {
             notes.push(format!("{LINES_MAX} of {between} {lines} are drawn"));
         }
-        (!notes.is_empty()).then(|| format!("{}; -o json and -o dot have all.", notes.join("; ")))
+        (!notes.is_empty())
+            .then(|| format!("{}; 'muster' has all, with -o json and -o dot.", notes.join("; ")))
     }
 
     /// An arrow's head for each colour: not every viewer knows `context-stroke`.

@@ -5,4 +5,6 @@
 pub mod drawing;
 pub mod network;
 pub mod stack;
+#[cfg(test)]
+mod testing;
 pub mod words;

@@ -54,28 +54,7 @@ mod tests {
     use super::*;
 
     fn answer() -> Value {
-        let row = |id: &str, name: &str, role: &str, status: &str, phase: &str| {
-            json!({"id": id, "name": name, "physical_id": format!("p{id}"), "type": "Muster::File", "node": "web-1", "role": role,
-                "action": if status == "INIT" { "INIT" } else { "CREATE" }, "status": status, "status_reason": "", "phase": phase,
-                "ready": status == "COMPLETE", "replaces": null, "replaced_by": null})
-        };
-        let mut answer = json!({"name": "web", "action": "UPDATE", "status": "IN_PROGRESS", "revision": 2,
-        "nodes": [
-            row("3", "motd", "forward", "IN_PROGRESS", "running"),
-            row("1", "net", "forward", "COMPLETE", ""),
-            row("4", "zone", "forward", "INIT", "waiting"),
-            row("2", "motd", "clean-up", "COMPLETE", ""),
-        ],
-        "edges": [
-            {"resource_id": "1", "needed_by": "3"},
-            {"resource_id": "3", "needed_by": "4"},
-            {"resource_id": "1", "needed_by": "2"},
-            {"resource_id": "9", "needed_by": "2"},
-        ]});
-        answer["nodes"][0]["phase_seconds"] = json!(35);
-        answer["nodes"][0]["replaces"] = json!("p2");
-        answer["nodes"][3]["replaced_by"] = json!("p3");
-        answer
+        serde_json::from_str(include_str!("../../../picture/testdata/stack.json")).unwrap()
     }
 
     #[test]

@@ -7,28 +7,7 @@ fn picture(answer: &Value) -> Picture {
 }
 
 fn answer() -> Value {
-    let row = |id: &str, name: &str, role: &str, status: &str, phase: &str| {
-        json!({"id": id, "name": name, "physical_id": format!("p{id}"), "type": "Muster::File", "node": "web-1", "role": role,
-            "action": if status == "INIT" { "INIT" } else { "CREATE" }, "status": status, "status_reason": "", "phase": phase,
-            "ready": status == "COMPLETE", "replaces": null, "replaced_by": null})
-    };
-    let mut answer = json!({"name": "web", "action": "UPDATE", "status": "IN_PROGRESS", "revision": 2,
-    "nodes": [
-        row("3", "motd", "forward", "IN_PROGRESS", "running"),
-        row("1", "net", "forward", "COMPLETE", ""),
-        row("4", "zone", "forward", "INIT", "waiting"),
-        row("2", "motd", "clean-up", "COMPLETE", ""),
-    ],
-    "edges": [
-        {"resource_id": "1", "needed_by": "3"},
-        {"resource_id": "3", "needed_by": "4"},
-        {"resource_id": "1", "needed_by": "2"},
-        {"resource_id": "9", "needed_by": "2"},
-    ]});
-    answer["nodes"][0]["phase_seconds"] = json!(35);
-    answer["nodes"][0]["replaces"] = json!("p2");
-    answer["nodes"][3]["replaced_by"] = json!("p3");
-    answer
+    serde_json::from_str(include_str!("../../testdata/stack.json")).unwrap()
 }
 
 /// Names that are none of a template's, from a controller that is none of ours.
@@ -48,19 +27,7 @@ fn dot() {
 #[test]
 fn nothing_breaks_out_of_a_quoted_string_of_dot() {
     let text = picture(&hostile()).dot();
-    for line in text.lines() {
-        let mut quoted = false;
-        let mut escaped = false;
-        for c in line.chars() {
-            match c {
-                _ if escaped => escaped = false,
-                '\\' if quoted => escaped = true,
-                '"' => quoted = !quoted,
-                c => assert!(quoted || !c.is_control()),
-            }
-        }
-        assert!(!quoted && !escaped, "{line}");
-    }
+    crate::testing::is_quoted(&text);
     assert!(text.contains(r#"label="a\"];\\n</title><script>&'\\\\u{1b}[2J"#), "{text}");
     assert!(text.contains(r#"  "1\\" -> "3";"#), "{text}");
 }

@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use muster_api::user::Role;
 
-use crate::client::Problem;
+use crate::client::{Problem, escaped};
 use crate::login::{Visitor, address};
 
 /// The pages in the navigation.
@@ -119,9 +119,10 @@ impl Visitor {
         if !self.is_operator() {
             return html! {};
         }
-        // Its name: when a page changes, no button takes another one's place.
+        // When a page changes, no button takes the place of another one.
+        let id = escaped(&format!("{action} {does} {of}"));
         html! {
-            form.inline id={ (does) "-" (of) } method="post" action=(action) {
+            form.inline id=(id) method="post" action=(action) {
                 (self.key())
                 input type="hidden" name="does" value=(does);
                 @if !of.is_empty() { input type="hidden" name="resource" value=(of); }
@@ -132,9 +133,10 @@ impl Visitor {
 
     /// A button that is pressed in two steps, for what cannot be taken back.
     pub fn careful_button(&self, action: &str, does: &str, of: &str, words: &str) -> Markup {
+        let id = escaped(&format!("sure {action} {does} {of}"));
         html! {
             @if self.is_operator() {
-                details.inline id={ "sure-" (does) "-" (of) } {
+                details.inline id=(id) {
                     summary { (words) "…" }
                     (self.button(action, does, of, words))
                 }

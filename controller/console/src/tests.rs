@@ -40,6 +40,10 @@ fn api() -> Router {
             "outputs": [{"key": SCRIPT, "value": SCRIPT, "description": SCRIPT}],
             "rollouts": [{"resource": SCRIPT, "state": "going", "reason": SCRIPT}]}))
     };
+    let node = async |Path(name): Path<String>| {
+        Json(json!({"name": name, "state": "online", "facts": {"os": SCRIPT, "links": [
+            {"name": "eth0", "up": true, "carrier": true, "neighbours": [{"system_name": SCRIPT, "port_id": SCRIPT}]}]}}))
+    };
     let refused = async || {
         let body =
             json!({"error": {"class": "forbidden", "message": "needs role operator: vera has role viewer"}});
@@ -59,6 +63,10 @@ fn api() -> Router {
             get(async || Json(json!({"name": SCRIPT, "nodes": [{"id": "1", "name": SCRIPT}]}))),
         )
         .route("/v1/stacks/{stack}/check", post(refused))
+        .route("/v1/nodes/{node}", get(node))
+        .route("/v1/nodes/{node}/resources", get(async || Json(json!([]))))
+        .route("/v1/drift", get(async || Json(json!([]))))
+        .route("/v1/topology", get(async || Json(json!({}))))
         .route("/v1/intents", get(async || Json(json!([]))))
         .route("/v1/devices/{node}/{bridge}", get(async || Json(json!({"device": "web-1/br0"}))))
         .route("/v1/devices/{node}/{bridge}/flows", get(async || Json(json!([]))))
@@ -116,6 +124,16 @@ async fn every_text_is_shown_as_text() {
     let page = text(ask(&console, "/console/stacks/web", &cookie, None).await).await;
     assert!(!page.contains("<script>alert") && !page.contains("\" onload"), "{page}");
     assert!(page.matches(ESCAPED).count() > 8, "{page}");
+}
+
+/// There is no route here that asks an agent: a page that is kept up to date must not.
+#[tokio::test]
+async fn a_node_is_shown_as_it_told_last() {
+    let console = console();
+    let (cookie, _) = log_in(&console, "anna").await;
+    let page = text(ask(&console, "/console/nodes/web-1", &cookie, None).await).await;
+    assert!(page.contains("eth0") && page.contains("1 interface"), "{page}");
+    assert!(!page.contains("<script>alert") && page.matches(ESCAPED).count() >= 2, "{page}");
 }
 
 #[tokio::test]

@@ -11,8 +11,11 @@ use serde::Deserialize;
 
 use super::{ROWS, node_link};
 use crate::client::{Problem, escaped};
-use crate::frame::{Page, Section, badge, list, more, table, text, when};
+use crate::frame::{Page, Section, badge, cut, list, more, table, text, when};
 use crate::login::Visitor;
+
+/// The most values of a property that are counted on the page: agents say their versions themselves.
+const BARS_MAX: usize = 20;
 
 /// Which nodes.
 #[derive(Deserialize)]
@@ -111,7 +114,7 @@ fn bars(caption: &str, counts: &BTreeMap<String, u64>, total: u64) -> Markup {
         section {
             h3 { (caption) }
             ul {
-                @for (name, count) in counts {
+                @for (name, count) in counts.iter().take(BARS_MAX) {
                     li {
                         span { @if name.is_empty() { "not known" } @else { (name) } }
                         meter min="0" max=(total.max(1)) value=(count) aria-label={ (name) ": " (count) " of " (total) } {}
@@ -119,6 +122,7 @@ fn bars(caption: &str, counts: &BTreeMap<String, u64>, total: u64) -> Markup {
                     }
                 }
             }
+            (cut(counts.len(), BARS_MAX))
         }
     }
 }

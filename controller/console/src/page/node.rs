@@ -6,9 +6,10 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use muster_api::intent::TopologyView;
-use muster_api::node::{DriftView, FactsView, LinkFactsView, Maintenance, NodeResourceView, NodeView};
+use muster_api::node::{DiskView, DriftView, LinkFactsView, Maintenance, NodeResourceView, NodeView};
 use serde::Deserialize;
-use serde_json::Value;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
 
 use super::{node_picture, stack_link};
 use crate::client::{Problem, escaped, path};
@@ -50,12 +51,12 @@ pub async fn change(visitor: Visitor, Path(node): Path<String>, Form(form): Form
 
 async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
     let api = &visitor.api;
-    let node: NodeView = api.get(&path(["v1", "nodes", name])).await?;
+    // As it told last: a page that is kept up to date asks no agent.
+    let node: NodeView = api.get(&format!("{}?facts=true", path(["v1", "nodes", name]))).await?;
     let resources: Vec<NodeResourceView> = api.get(&path(["v1", "nodes", name, "resources"])).await?;
     let drift: Vec<DriftView> = api.get(&format!("/v1/drift?node={}", escaped(name))).await?;
     let network: TopologyView = api.get(&format!("/v1/topology?node={}", escaped(name))).await?;
-    // It may have told nothing yet.
-    let facts: Option<FactsView> = api.get(&path(["v1", "nodes", name, "facts"])).await.ok();
+    let facts = node.facts.clone().map(Facts::of).transpose()?;
     let labels: Vec<String> = node.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let is_held = node.state == "maintenance";
     let (does, words) =
@@ -151,14 +152,39 @@ fn links(links: &[LinkFactsView]) -> Markup {
     table("Interfaces", &heads, &links.iter().map(row).collect::<Vec<_>>())
 }
 
-fn facts_list(facts: &FactsView) -> Markup {
+/// What a node told of itself.
+struct Facts {
+    links: Vec<LinkFactsView>,
+    disks: Vec<DiskView>,
+    others: Map<String, Value>,
+}
+
+impl Facts {
+    fn of(mut facts: Map<String, Value>) -> Result<Self, Problem> {
+        Ok(Self { links: taken(&mut facts, "links")?, disks: taken(&mut facts, "disks")?, others: facts })
+    }
+}
+
+/// A fact by its name.
+fn taken<T: DeserializeOwned + Default>(facts: &mut Map<String, Value>, name: &str) -> Result<T, Problem> {
+    let fact = facts.remove(name).map(serde_json::from_value).transpose();
+    let unclear = |error| {
+        Problem::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            format!("the fact '{name}' is not understood: {error}"),
+        )
+    };
+    Ok(fact.map_err(unclear)?.unwrap_or_default())
+}
+
+fn facts_list(facts: &Facts) -> Markup {
     let value = |value: &Value| match value {
         Value::String(text) => text.clone(),
         Value::Null => String::new(),
         other => other.to_string(),
     };
-    let mut rows: Vec<(&str, Markup)> = vec![("reported at", when(&facts.told_at))];
-    rows.extend(facts.facts.iter().map(|(name, fact)| (&**name, text(value(fact)))));
+    let mut rows: Vec<(&str, Markup)> =
+        facts.others.iter().map(|(name, fact)| (&**name, text(value(fact)))).collect();
     let disks: Vec<String> = facts
         .disks
         .iter()

@@ -25,6 +25,9 @@ pub const DEPTH_MAX: usize = 64;
 /// Questions of one trace: a copy in every port of a large switch, and further on.
 pub const HOPS_MAX: usize = 256;
 
+/// Steps of all switches of one trace: an agent that is not honest tells as many as one answer may have.
+pub const STEPS_MAX: usize = 4096;
+
 /// The way of a packet and its copies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
@@ -33,6 +36,8 @@ pub struct Trace {
     unasked: VecDeque<usize>,
     /// Hops whose switch has not answered.
     open: usize,
+    /// Steps that switches told so far.
+    steps: usize,
     ends: Vec<End>,
 }
 
@@ -92,6 +97,8 @@ pub enum Loss {
     TooFar,
     #[error("it has more than {HOPS_MAX} copies")]
     TooMany,
+    #[error("switches do more than {STEPS_MAX} things with it")]
+    TooMuch,
     #[error("{device} could not be asked: {why}")]
     NotAsked { device: DeviceName, why: String },
     #[error("{device} changes it in a way that a trace does not follow: {action}")]
@@ -129,7 +136,7 @@ impl Trace {
     /// The trace of a packet that comes in at this port.
     pub fn new(at: ConnectPoint, packet: Packet) -> Self {
         let first = Hop { before: None, at, packet, steps: Vec::new(), depth: 0 };
-        Self { hops: vec![first], unasked: [0].into(), open: 0, ends: Vec::new() }
+        Self { hops: vec![first], unasked: [0].into(), open: 0, steps: 0, ends: Vec::new() }
     }
 
     /// The switch to ask next. Several questions may be open at a time.
@@ -167,7 +174,9 @@ impl Trace {
         let device = self.hops[hop].at.device.clone();
         match answer {
             Err(why) => self.lose(hop, Loss::NotAsked { device, why }),
+            Ok(steps) if self.steps + steps.len() > STEPS_MAX => self.lose(hop, Loss::TooMuch),
             Ok(steps) => {
+                self.steps += steps.len();
                 self.hops[hop].steps.clone_from(&steps);
                 self.follow(topology, hop, &device, steps);
             }

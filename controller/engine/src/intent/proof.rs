@@ -111,7 +111,8 @@ impl Engine {
         promises.truncate(PROMISES_MAX);
         let traces = promises.iter().map(Promise::trace).collect();
         let proving = Proving { intent: no, promises, left_out, request, is_second };
-        self.intents.traces.begin(Run { purpose: Purpose::Proof(proving), traces });
+        let begun = self.graph().ctx.now;
+        self.intents.traces.begin(Run { purpose: Purpose::Proof(proving), traces, begun });
     }
 
     /// The traces of an intent are over.

@@ -34,6 +34,8 @@ const RUNS_MAX: usize = 32;
 const NODE_QUESTIONS_MAX: usize = 4;
 /// An agent gives up on its switch after 5 s. Its answer is on its way for a moment.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// No switch is asked for a run that has taken this long: agents that answer late, one after the other, hold no place for long.
+const RUN_WITHIN: Duration = Duration::from_secs(60);
 /// Above the numbers of questions about tables (`controller/flow/src/question.rs`), which agents answer beside these.
 const FIRST_NUMBER: u64 = 1 << 62;
 /// When an operator is asked to try again.
@@ -53,6 +55,7 @@ pub(crate) enum Purpose {
 pub(crate) struct Run {
     pub purpose: Purpose,
     pub traces: Vec<Trace>,
+    pub begun: MonoTime,
 }
 
 /// A question that waits for its answer.
@@ -103,17 +106,18 @@ impl Traces {
         self.asked.first_key_value().map(|(_, asked)| asked.until)
     }
 
-    /// The next question to a node that has room for it, and its number.
-    fn next_question(&mut self, now: MonoTime) -> Option<(u64, Question)> {
+    /// The next question to a node that has room for it, its number, and whether it comes too late to be asked.
+    fn next_question(&mut self, now: MonoTime) -> Option<(u64, Question, bool)> {
         let on_nodes = &self.on_nodes;
         let has_room = |device: &DeviceName| {
             on_nodes.get(&device.node).is_none_or(|questions| *questions < NODE_QUESTIONS_MAX)
         };
-        let (run, trace, question) = self.runs.iter_mut().find_map(|(number, run)| {
+        let (run, trace, question, is_late) = self.runs.iter_mut().find_map(|(number, run)| {
+            let is_late = now >= run.begun + RUN_WITHIN;
             let mut traces = run.traces.iter_mut().enumerate();
             traces.find_map(|(at, trace)| {
                 trace.next_device().filter(|device| has_room(device))?;
-                Some((*number, at, trace.next_question()?))
+                Some((*number, at, trace.next_question()?, is_late))
             })
         })?;
         let number = self.number();
@@ -121,7 +125,7 @@ impl Traces {
         *self.on_nodes.entry(device.node.clone()).or_default() += 1;
         let until = now + ANSWER_WITHIN;
         self.asked.insert(number, Asked { run, trace, hop: question.hop, device, until });
-        Some((number, question))
+        Some((number, question, is_late))
     }
 
     /// Takes the answer to a question, or why there is none. An answer to no question means nothing.
@@ -161,7 +165,8 @@ impl Engine {
         self.knows_port(&from)?;
         self.has_room_for_trace()?;
         let traces = vec![Trace::new(from, packet)];
-        self.intents.traces.begin(Run { purpose: Purpose::Request(id), traces });
+        let begun = self.graph().ctx.now;
+        self.intents.traces.begin(Run { purpose: Purpose::Request(id), traces, begun });
         self.run_traces();
         Ok(())
     }
@@ -203,20 +208,23 @@ impl Engine {
     /// Asks what can be asked, and ends the runs that are over.
     pub(crate) fn run_traces(&mut self) {
         loop {
-            while let Some((number, question)) = self.intents.traces.next_question(self.graph().ctx.now) {
+            while let Some((number, question, is_late)) =
+                self.intents.traces.next_question(self.graph().ctx.now)
+            {
                 let Question { device: DeviceName { node, bridge }, question, .. } = question;
-                match self.cannot_trace(&node) {
+                let late = || format!("the trace has taken {} s", RUN_WITHIN.as_secs());
+                match is_late.then(late).or_else(|| self.cannot_trace(&node)) {
                     Some(why) => self.take_trace(number, Err(why)),
                     None => self.ask_for_trace(&node, bridge, number, FlowAsk::Trace(Box::new(question))),
                 }
             }
             match self.intents.traces.next_over() {
-                Some(Run { purpose: Purpose::Request(id), traces }) => {
+                Some(Run { purpose: Purpose::Request(id), traces, .. }) => {
                     let answer = traces.first().map(|trace| Box::new(self.view().trace_view(trace)));
                     let answer = answer.map(Answer::Traced);
                     self.graph_mut().answer(id, answer.ok_or_else(|| Refusal::Invalid("no packet".into())));
                 }
-                Some(Run { purpose: Purpose::Proof(proving), traces }) => self.proved(&proving, &traces),
+                Some(Run { purpose: Purpose::Proof(proving), traces, .. }) => self.proved(&proving, &traces),
                 None => return,
             }
         }

@@ -10,7 +10,7 @@ use crate::host::{Host, HostId};
 use crate::path_search::Trees;
 use crate::proof::promises;
 use crate::reservations::{Holder, Ledger};
-use crate::trace::{DEPTH_MAX, Fate as End, HOPS_MAX, Trace};
+use crate::trace::{DEPTH_MAX, Fate as End, HOPS_MAX, STEPS_MAX, Trace};
 
 /// Switches that do the same with each packet of a port.
 #[derive(Default)]
@@ -167,6 +167,16 @@ fn a_trace_has_bounds() {
     let trace = Switches::of(&[&format!("s0:h1 >{all}")]).run(&network(&star.join(" ")), start);
     assert_eq!(trace.hops().len(), HOPS_MAX);
     assert!(ends(&trace).contains(&"it has more than 256 copies".to_owned()));
+
+    // Switches that tell as much as an answer may have.
+    let many: Vec<String> = (1..=20).map(|n| format!("s{n}:s0 >{}", " out".repeat(255))).collect();
+    let first = format!("s0:h1 >{}", (1..=20).map(|n| format!(" s{n}")).collect::<String>());
+    let rules: Vec<&str> = [&*first].into_iter().chain(many.iter().map(String::as_str)).collect();
+    let star: Vec<String> = (1..=20).map(|n| format!("s0-s{n}")).collect();
+    let trace =
+        Switches::of(&rules).run(&network(&star.join(" ")), Trace::new(at("s0:h1"), Packet::default()));
+    assert!(trace.ends().len() <= STEPS_MAX);
+    assert!(ends(&trace).contains(&"switches do more than 4096 things with it".to_owned()));
 }
 
 type Rules = Vec<(DeviceNo, Entry)>;

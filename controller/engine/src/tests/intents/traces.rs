@@ -153,6 +153,21 @@ fn traces_under_way_are_bounded_and_a_node_has_few_questions() {
 }
 
 #[test]
+fn a_trace_holds_its_place_no_longer_than_its_time() {
+    let mut ring = Ring::new(3);
+    ring.bed.hosts.get_mut(&node(0)).unwrap().flows.silent = true;
+    let request = || Request::Trace { from: at(0), packet: packet(1) };
+    let ids: Vec<u64> = (0..32).map(|_| ring.bed.put(request())).collect();
+    // Four at a time, each ten seconds: the last ones would be asked after seventy.
+    (0..7).for_each(|_| ring.bed.pass(LATE));
+    for (at, id) in ids.iter().enumerate() {
+        let Some(Ok(Answer::Traced(view))) = ring.bed.answers.remove(id) else { panic!("{at} is over") };
+        let why = if at < 24 { "within 10 s" } else { "the trace has taken 60 s" };
+        assert!(view.ends[0].why.ends_with(why), "{at}: {}", view.ends[0].why);
+    }
+}
+
+#[test]
 fn nobody_answers_for_another_and_an_answer_to_nothing_means_nothing() {
     let mut ring = Ring::new(3);
     ring.bed.hosts.get_mut(&node(0)).unwrap().flows.silent = true;

@@ -28,6 +28,7 @@ use crate::request::{Answer, Refusal};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
+use crate::view::View;
 
 /// An agent gives up after a minute. Its answer is on its way for a moment.
 const ANSWER_WITHIN: Duration = Duration::from_secs(90);
@@ -48,7 +49,7 @@ impl Engine {
         token: Box<JoinToken>,
         request: u64,
     ) -> Result<(), Refusal> {
-        let key = self.may_move(name)?;
+        let key = self.view().may_move(name)?;
         let graph = self.graph_mut();
         let until = graph.ctx.now + ANSWER_WITHIN;
         graph.nodes[key].moving = Some(Move { to: token.site.clone(), waits: Some((request, until)) });
@@ -57,12 +58,39 @@ impl Engine {
         Ok(())
     }
 
+    /// The agent's answer.
+    pub(crate) fn moved(&mut self, key: NodeKey, outcome: MoveOutcome) {
+        // An answer that nobody asked for means nothing: it would remove a node that an operator wants.
+        let Some(Move { to, waits }) = self.graph_mut().nodes[key].moving.take() else { return };
+        let name = self.graph().nodes[key].name.clone();
+        let answer = match outcome {
+            MoveOutcome::Left => {
+                self.graph_mut().unbind_tokens(&name);
+                let removed = self.traversals.remove_node(&name);
+                self.graph_mut().ctx.effect(Effect::Warn(format!(
+                    "node {name} has moved to site '{to}': it is removed here"
+                )));
+                removed.map(|_| Answer::Done)
+            }
+            MoveOutcome::Stays { reason } => {
+                self.graph_mut().ctx.effect(Effect::Warn(format!(
+                    "node {name} stays, and does not move to site '{to}': {reason}"
+                )));
+                self.graph_mut().ctx.agenda.push_back(Todo::Pump(key));
+                Err(Refusal::Conflict(format!("node '{name}' stays in this site: {reason}")))
+            }
+        };
+        self.traversals.answer_move(key, waits, answer);
+    }
+}
+
+impl View<'_> {
     /// Whether nothing of this site is on the node, and its agent can move.
     ///
     /// # Errors
     /// What is against it, and what to do.
     fn may_move(&self, name: &NodeId) -> Result<NodeKey, Refusal> {
-        let graph = self.graph();
+        let graph = self.graph;
         let key = graph.joined(name)?;
         let node = &graph.nodes[key];
         let refuse = |why: String| Err(Refusal::Conflict(format!("node '{name}' {why}")));
@@ -110,31 +138,6 @@ impl Engine {
             ));
         }
         Ok(key)
-    }
-
-    /// The agent's answer.
-    pub(crate) fn moved(&mut self, key: NodeKey, outcome: MoveOutcome) {
-        // An answer that nobody asked for means nothing: it would remove a node that an operator wants.
-        let Some(Move { to, waits }) = self.graph_mut().nodes[key].moving.take() else { return };
-        let name = self.graph().nodes[key].name.clone();
-        let answer = match outcome {
-            MoveOutcome::Left => {
-                self.graph_mut().unbind_tokens(&name);
-                let removed = self.traversals.remove_node(&name);
-                self.graph_mut().ctx.effect(Effect::Warn(format!(
-                    "node {name} has moved to site '{to}': it is removed here"
-                )));
-                removed.map(|_| Answer::Done)
-            }
-            MoveOutcome::Stays { reason } => {
-                self.graph_mut().ctx.effect(Effect::Warn(format!(
-                    "node {name} stays, and does not move to site '{to}': {reason}"
-                )));
-                self.graph_mut().ctx.agenda.push_back(Todo::Pump(key));
-                Err(Refusal::Conflict(format!("node '{name}' stays in this site: {reason}")))
-            }
-        };
-        self.traversals.answer_move(key, waits, answer);
     }
 }
 

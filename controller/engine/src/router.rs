@@ -41,7 +41,7 @@ impl Engine {
             if is_due(self.flows.next_due()) {
                 self.with_flows(|flows, turn| flows.timeout(turn));
             } else if is_due(self.intents.ports.next_due()) {
-                self.listened();
+                self.with_ports(|ports, turn| ports.timeout(turn));
             } else if is_due(self.intents.traces.next_due()) {
                 self.traces_due();
             } else if is_due(self.intents.proofs.next_due()) {
@@ -84,7 +84,7 @@ impl Engine {
         if let Some(change) = self.flows.poll_change() {
             return Some(Effect::Persist(Change::Flow(change)));
         }
-        if let Some(change) = self.next_intent_change() {
+        if let Some(change) = self.intents.next_change() {
             return Some(Effect::Persist(change));
         }
         if let Some(change) = self.graph_mut().ctx.journal.next_change() {
@@ -146,11 +146,12 @@ impl Engine {
                 Some(Todo::RevealFlows { node, owner }) => self.flows.reveal(&node, owner),
                 Some(Todo::Away(node)) => {
                     self.with_flows(|flows, _| flows.away(&node));
-                    self.ports_away(&node);
+                    // Its devices stay as they are, and new paths avoid them.
+                    self.with_ports(|ports, turn| ports.away(turn.manager, &node));
                     self.traces_away(&node);
                 }
                 Some(Todo::CompareAnew(node)) => self.flows.compare_anew(&node),
-                Some(Todo::Left(node)) => self.ports_left(&node),
+                Some(Todo::Left(node)) => self.with_ports(|ports, turn| ports.left(turn, &node)),
                 None if self.run_intents() => {}
                 None => match ends.pop_first() {
                     Some(stack) => self.traversals.check_end(stack),

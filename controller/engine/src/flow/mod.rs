@@ -12,7 +12,7 @@
 mod site;
 mod view;
 
-use muster_flow::{Begun, DeviceKey, Effect, FlowAction, FlowWrite, Flows, Turn};
+use muster_flow::{Begun, Effect, FlowAction, FlowWrite, Flows, Turn};
 use muster_shared::model::Down;
 use muster_shared::model::flow::{DeviceName, FlowUp};
 use site::FlowSite;
@@ -114,10 +114,6 @@ impl Engine {
     pub(crate) fn flow_up(&mut self, node: NodeKey, message: FlowUp) {
         let node = self.graph().nodes[node].name.clone();
         self.with_flows(|flows, turn| flows.received(turn, &node, message));
-    }
-
-    pub(crate) fn pump_device(&mut self, key: DeviceKey) {
-        self.with_flows(|flows, turn| flows.pump(turn, key));
     }
 }
 

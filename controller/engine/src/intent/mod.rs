@@ -75,6 +75,31 @@ impl Intents {
         ];
         own.into_iter().chain(self.traces.leftovers()).chain(self.manager.leftovers())
     }
+
+    fn next_number(&mut self) -> IntentNo {
+        self.highest += 1;
+        IntentNo(self.highest)
+    }
+
+    /// Retracts a direction of a link, if it is of this row.
+    fn retract(&mut self, row: u64, direction: &(ConnectPoint, ConnectPoint)) {
+        if self.links.get(direction) == Some(&row) {
+            self.links.remove(direction);
+            self.manager.retract(&direction.0, &direction.1);
+        }
+    }
+
+    /// The next change of an intent. It is made only now, so that all changes of one turn are
+    /// written once.
+    pub fn next_change(&mut self) -> Option<Change> {
+        loop {
+            let no = self.unsaved.pop_first()?;
+            if let Some(record) = self.manager.record(no) {
+                let owner = self.owners.get(&no).copied();
+                return Some(Change::Intent(IntentChange::Intent(Box::new(record), owner)));
+            }
+        }
+    }
 }
 
 impl Engine {
@@ -106,25 +131,26 @@ impl Engine {
                     Effect::Save(no) => {
                         self.intents.unsaved.insert(no);
                         self.intent_changed(no);
-                        self.forget_proof(no);
+                        self.intents.forget_proof(no);
                     }
                     Effect::Forget(no) => {
                         self.intents.unsaved.remove(&no);
                         self.graph_mut().ctx.change(Change::Intent(IntentChange::Removed(no)));
                         self.intent_gone(no);
-                        self.forget_proof(no);
+                        self.intents.forget_proof(no);
                     }
                 }
             }
             // Many writes to a device become one batch.
-            pumped.into_iter().for_each(|key| self.pump_device(key));
+            pumped.into_iter().for_each(|key| self.with_flows(|flows, turn| flows.pump(turn, key)));
             did |= any;
             if self.intents.ended.is_empty() && !any {
                 break;
             }
         }
         self.set_intents_due();
-        self.set_proof_due();
+        let every = self.graph().ctx.limits.verify_every;
+        self.intents.set_proof_due(now, every);
         did
     }
 
@@ -145,17 +171,5 @@ impl Engine {
     pub(crate) fn intents_due(&mut self) {
         self.intents.due = None;
         self.run_intents();
-    }
-
-    /// The next change of an intent. It is made only now, so that all changes of one turn are
-    /// written once.
-    pub(crate) fn next_intent_change(&mut self) -> Option<Change> {
-        loop {
-            let no = self.intents.unsaved.pop_first()?;
-            if let Some(record) = self.intents.manager.record(no) {
-                let owner = self.intents.owners.get(&no).copied();
-                return Some(Change::Intent(IntentChange::Intent(Box::new(record), owner)));
-            }
-        }
     }
 }

@@ -13,6 +13,7 @@
 //! Absent: which packets an intent promises to carry, and whether a trace shows that (`controller/intent/src/proof.rs`).
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use muster_api::trace::{IntentProof, Verdict};
 use muster_intent::manager::IntentNo;
@@ -22,9 +23,11 @@ use muster_intent::trace::{Loss, Trace};
 use muster_shared::MonoTime;
 use muster_template::MASK;
 
+use super::Intents;
 use super::trace::{Purpose, Run};
 use crate::engine::{Effect, Engine};
 use crate::request::{Answer, Refusal};
+use crate::view::View;
 
 /// An intent whose packets are traced.
 #[derive(Debug)]
@@ -96,31 +99,19 @@ impl Engine {
     /// There is no such intent, or too much is traced.
     pub(crate) fn verify_intent(&mut self, id: u64, key: &str) -> Result<(), Refusal> {
         let no = self.view().known_intent(key)?;
-        self.has_room_for_trace()?;
-        self.prove(no, Some(id), false);
+        self.intents.traces.room()?;
+        self.intents.prove(self.graph().ctx.now, no, Some(id), false);
         self.run_traces();
         Ok(())
     }
 
-    fn prove(&mut self, no: IntentNo, request: Option<u64>, is_second: bool) {
-        let manager = &self.intents.manager;
-        let view = manager.view(self.graph().ctx.now, no).filter(|view| view.state == State::Installed);
-        let mut promises =
-            view.map_or_else(Vec::new, |view| promises(manager.topology(), &view.intent, &view.rules));
-        let left_out = promises.len().saturating_sub(PROMISES_MAX);
-        promises.truncate(PROMISES_MAX);
-        let traces = promises.iter().map(Promise::trace).collect();
-        let proving = Proving { intent: no, promises, left_out, request, is_second };
-        let begun = self.graph().ctx.now;
-        self.intents.traces.begin(Run { purpose: Purpose::Proof(proving), traces, begun });
-    }
-
     /// The traces of an intent are over.
     pub(crate) fn proved(&mut self, proving: &Proving, traces: &[Trace]) {
-        let proof = self.judge(proving, traces);
+        let now = self.graph().ctx.now;
+        let proof = self.view().judge(proving, traces);
         match proving.request {
             Some(_) if proof.verdict == Verdict::Broken && !proving.is_second => {
-                self.prove(proving.intent, proving.request, true);
+                self.intents.prove(now, proving.intent, proving.request, true);
             }
             Some(id) => self.graph_mut().answer(id, Ok(Answer::Proved(Box::new(proof)))),
             None => {
@@ -131,6 +122,74 @@ impl Engine {
         }
     }
 
+    /// Tells the stack of an intent, or the log where it has none.
+    fn tell_proof(&mut self, no: IntentNo, key: &str, text: &str) {
+        let row = self.intents.owners.get(&no).and_then(|id| self.graph().rows.of_id(*id));
+        if let Some(slot) = row {
+            self.graph_mut().tell_of(slot, text.to_owned());
+        }
+        self.graph_mut().ctx.effect(Effect::Warn(format!("intent {key}: {text}")));
+    }
+
+    /// The next intent has its turn.
+    pub(crate) fn proof_due(&mut self) {
+        let (now, every) = (self.graph().ctx.now, self.graph().ctx.limits.verify_every);
+        self.intents.proofs.due = None;
+        // A turn waits for the one before, and for room beside what operators ask.
+        if self.intents.proofs.open.is_none()
+            && self.intents.traces.has_room()
+            && let Some(no) = self.intents.next_to_prove()
+        {
+            self.intents.proofs.open = Some(no);
+            self.intents.prove(now, no, None, false);
+            self.run_traces();
+        }
+        self.intents.set_proof_due(now, every);
+    }
+}
+
+impl Intents {
+    /// Begins to trace what an intent promises.
+    fn prove(&mut self, now: MonoTime, no: IntentNo, request: Option<u64>, is_second: bool) {
+        let manager = &self.manager;
+        let view = manager.view(now, no).filter(|view| view.state == State::Installed);
+        let mut promises =
+            view.map_or_else(Vec::new, |view| promises(manager.topology(), &view.intent, &view.rules));
+        let left_out = promises.len().saturating_sub(PROMISES_MAX);
+        promises.truncate(PROMISES_MAX);
+        let traces = promises.iter().map(Promise::trace).collect();
+        let proving = Proving { intent: no, promises, left_out, request, is_second };
+        self.traces.begin(Run { purpose: Purpose::Proof(proving), traces, begun: now });
+    }
+
+    /// Sets the next turn, if there is an intent to look at.
+    pub fn set_proof_due(&mut self, now: MonoTime, every: Option<Duration>) {
+        let is_wanted = self.manager.count(State::Installed) > 0;
+        if let Some(every) = every.filter(|_| is_wanted && self.proofs.due.is_none()) {
+            self.proofs.due = Some(now + every);
+        }
+    }
+
+    /// The intent whose turn it is.
+    fn next_to_prove(&mut self) -> Option<IntentNo> {
+        if let Some(suspect) = self.proofs.suspect {
+            return Some(suspect);
+        }
+        let manager = &self.manager;
+        let next = manager.next_installed(self.proofs.last);
+        self.proofs.last = next;
+        next
+    }
+
+    /// An intent has another state.
+    pub fn forget_proof(&mut self, no: IntentNo) {
+        if self.manager.state(no).is_none_or(|(state, _)| state != State::Installed) {
+            self.proofs.forget(no);
+        }
+    }
+}
+
+impl View<'_> {
     fn judge(&self, proving: &Proving, traces: &[Trace]) -> IntentProof {
         let manager = &self.intents.manager;
         let key = manager.key(proving.intent).unwrap_or_default().to_owned();
@@ -158,7 +217,7 @@ impl Engine {
             (None, None) => (Verdict::Ok, None),
         };
         let (reason, trace) = match found {
-            Some((why, trace)) => (self.reason(*why, trace), Some(self.view().trace_view(trace))),
+            Some((why, trace)) => (self.reason(*why, trace), Some(self.trace_view(trace))),
             None => (String::new(), None),
         };
         IntentProof { verdict, reason, trace, ..proof }
@@ -168,65 +227,10 @@ impl Engine {
     fn reason(&self, why: Broken, trace: &Trace) -> String {
         let masked = |device| Loss::Unclear { device, action: MASK.into() };
         match why {
-            Broken::Lost { from, at, loss: Loss::Unclear { device, .. } }
-                if self.view().trace_hides(trace) =>
-            {
+            Broken::Lost { from, at, loss: Loss::Unclear { device, .. } } if self.trace_hides(trace) => {
                 Broken::Lost { from, at, loss: masked(device) }.to_string()
             }
             why => why.to_string(),
-        }
-    }
-
-    /// Tells the stack of an intent, or the log where it has none.
-    fn tell_proof(&mut self, no: IntentNo, key: &str, text: &str) {
-        let row = self.intents.owners.get(&no).and_then(|id| self.graph().rows.of_id(*id));
-        if let Some(slot) = row {
-            self.graph_mut().tell_of(slot, text.to_owned());
-        }
-        self.graph_mut().ctx.effect(Effect::Warn(format!("intent {key}: {text}")));
-    }
-
-    /// Sets the next turn, if there is an intent to look at.
-    pub(crate) fn set_proof_due(&mut self) {
-        let every = self.graph().ctx.limits.verify_every;
-        let is_wanted = self.intents.manager.count(State::Installed) > 0;
-        match every {
-            Some(every) if is_wanted && self.intents.proofs.due.is_none() => {
-                self.intents.proofs.due = Some(self.graph().ctx.now + every);
-            }
-            Some(_) | None => {}
-        }
-    }
-
-    /// The next intent has its turn.
-    pub(crate) fn proof_due(&mut self) {
-        self.intents.proofs.due = None;
-        // A turn waits for the one before, and for room beside what operators ask.
-        if self.intents.proofs.open.is_none()
-            && self.intents.traces.has_room()
-            && let Some(no) = self.next_to_prove()
-        {
-            self.intents.proofs.open = Some(no);
-            self.prove(no, None, false);
-            self.run_traces();
-        }
-        self.set_proof_due();
-    }
-
-    fn next_to_prove(&mut self) -> Option<IntentNo> {
-        if let Some(suspect) = self.intents.proofs.suspect {
-            return Some(suspect);
-        }
-        let manager = &self.intents.manager;
-        let next = manager.next_installed(self.intents.proofs.last);
-        self.intents.proofs.last = next;
-        next
-    }
-
-    /// An intent has another state.
-    pub(crate) fn forget_proof(&mut self, no: IntentNo) {
-        if self.intents.manager.state(no).is_none_or(|(state, _)| state != State::Installed) {
-            self.intents.proofs.forget(no);
         }
     }
 }

@@ -58,16 +58,11 @@ impl Engine {
         }
         let mut keys = Vec::with_capacity(intents.len());
         for (key, wish) in intents {
-            let no = self.next_intent();
+            let no = self.intents.next_number();
             self.intents.manager.submit(&key, no, wish)?;
             keys.push(key);
         }
         Ok(Answer::Intents { keys, warnings: Vec::new() })
-    }
-
-    pub(super) fn next_intent(&mut self) -> IntentNo {
-        self.intents.highest += 1;
-        IntentNo(self.intents.highest)
     }
 
     pub(crate) fn withdraw_intents(&mut self, keys: Vec<Box<str>>) -> Result<Answer, Refusal> {

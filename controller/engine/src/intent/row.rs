@@ -104,21 +104,14 @@ impl Engine {
             if let Err(error) = self.intents.manager.declare(from, to, link.traits.clone()) {
                 let made =
                     wanted[..at].iter().filter(|made| !before.contains(made)).cloned().collect::<Vec<_>>();
-                made.iter().for_each(|made| self.retract(id, made));
+                made.iter().for_each(|made| self.intents.retract(id, made));
                 return Err(error.to_string());
             }
             let old = self.intents.links.insert(direction.clone(), id);
             self.traversals.taken_over(old, id);
         }
-        before.iter().filter(|old| !wanted.contains(old)).for_each(|old| self.retract(id, old));
+        before.iter().filter(|old| !wanted.contains(old)).for_each(|old| self.intents.retract(id, old));
         Ok(())
-    }
-
-    fn retract(&mut self, row: u64, direction: &Direction) {
-        if self.intents.links.get(direction) == Some(&row) {
-            self.intents.links.remove(direction);
-            self.intents.manager.retract(&direction.0, &direction.1);
-        }
     }
 
     /// Retracts what the row of a link or host declared.
@@ -127,7 +120,7 @@ impl Engine {
         let row = &self.graph().rows[slot];
         let id = row.id;
         if let Some(link) = link_of(row) {
-            directions(&link).iter().for_each(|direction| self.retract(id, direction));
+            directions(&link).iter().for_each(|direction| self.intents.retract(id, direction));
         }
     }
 
@@ -163,7 +156,7 @@ impl Engine {
                 ));
             }
         }
-        let new = self.next_intent();
+        let new = self.intents.next_number();
         let no = self.intents.manager.submit(key, new, wish).map_err(|refused| refused.to_string())?;
         let old = self.intents.owners.insert(no, id);
         self.traversals.taken_over(old, id);

@@ -17,7 +17,7 @@ use crate::view::View;
 
 impl Engine {
     /// Calls the machine of ports, and carries out its changes.
-    fn with_ports(&mut self, call: impl FnOnce(&mut Ports, &mut Turn<'_>)) {
+    pub(crate) fn with_ports(&mut self, call: impl FnOnce(&mut Ports, &mut Turn<'_>)) {
         let nodes = &self.traversals.jobs.graph.nodes;
         let has_joined = |node: &NodeId| nodes.find(node).is_some_and(|node| nodes[node].joined.is_some());
         let manager = &mut self.intents.manager;
@@ -46,21 +46,6 @@ impl Engine {
         let Some(facts) = node.facts.as_ref().map(|told| told.facts.clone()) else { return };
         let name = node.name.clone();
         self.with_ports(|ports, turn| ports.look_for_hosts(turn.manager, &name, &facts));
-    }
-
-    /// The timer of ports: agents have listened for long enough.
-    pub(crate) fn listened(&mut self) {
-        self.with_ports(|ports, turn| ports.timeout(turn));
-    }
-
-    /// The node is away. Its devices stay as they are, and new paths avoid them.
-    pub(crate) fn ports_away(&mut self, node: &NodeId) {
-        self.with_ports(|ports, turn| ports.away(turn.manager, node));
-    }
-
-    /// The node was removed.
-    pub(crate) fn ports_left(&mut self, node: &NodeId) {
-        self.with_ports(|ports, turn| ports.left(turn, node));
     }
 
     /// Notes in stacks with an intent for a host that several nodes claim it.

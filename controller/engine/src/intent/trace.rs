@@ -25,8 +25,10 @@ use muster_shared::{MonoTime, NodeId};
 use super::Intents;
 use super::proof::Proving;
 use crate::engine::Engine;
+use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::request::{Answer, Refusal};
+use crate::view::View;
 
 /// Runs at a time: each may have thousands of questions. Operators that come later ask again.
 const RUNS_MAX: usize = 32;
@@ -84,6 +86,15 @@ pub(crate) struct Traces {
 impl Traces {
     pub fn has_room(&self) -> bool {
         self.runs.len() < RUNS_MAX
+    }
+
+    /// Refuses an operator who asks when there is no room.
+    pub fn room(&self) -> Result<(), Refusal> {
+        if self.has_room() {
+            return Ok(());
+        }
+        let why = format!("{RUNS_MAX} traces are under way, which is the limit");
+        Err(Refusal::Later { why, after: TRY_AGAIN })
     }
 
     pub fn begin(&mut self, run: Run) {
@@ -162,8 +173,8 @@ impl Engine {
     /// # Errors
     /// There is no such port, or too much is traced.
     pub(crate) fn trace(&mut self, id: u64, from: ConnectPoint, packet: Packet) -> Result<(), Refusal> {
-        self.knows_port(&from)?;
-        self.has_room_for_trace()?;
+        self.view().knows_port(&from)?;
+        self.intents.traces.room()?;
         let traces = vec![Trace::new(from, packet)];
         let begun = self.graph().ctx.now;
         self.intents.traces.begin(Run { purpose: Purpose::Request(id), traces, begun });
@@ -171,17 +182,108 @@ impl Engine {
         Ok(())
     }
 
-    pub(crate) fn has_room_for_trace(&self) -> Result<(), Refusal> {
-        if self.intents.traces.has_room() {
-            return Ok(());
+    /// Asks what can be asked, and ends the runs that are over.
+    pub(crate) fn run_traces(&mut self) {
+        loop {
+            while let Some((number, question, is_late)) =
+                self.intents.traces.next_question(self.graph().ctx.now)
+            {
+                let Question { device: DeviceName { node, bridge }, question, .. } = question;
+                let late = || format!("the trace has taken {} s", RUN_WITHIN.as_secs());
+                match is_late.then(late).or_else(|| self.graph().cannot_trace(&node)) {
+                    Some(why) => self.intents.take_trace(number, Err(why)),
+                    None => {
+                        let ask = FlowAsk::Trace(Box::new(question));
+                        self.graph_mut().ask_for_trace(&node, bridge, number, ask);
+                    }
+                }
+            }
+            match self.intents.traces.next_over() {
+                Some(Run { purpose: Purpose::Request(id), traces, .. }) => {
+                    let answer = traces.first().map(|trace| Box::new(self.view().trace_view(trace)));
+                    let answer = answer.map(Answer::Traced);
+                    self.graph_mut().answer(id, answer.ok_or_else(|| Refusal::Invalid("no packet".into())));
+                }
+                Some(Run { purpose: Purpose::Proof(proving), traces, .. }) => self.proved(&proving, &traces),
+                None => return,
+            }
         }
-        let why = format!("{RUNS_MAX} traces are under way, which is the limit");
-        Err(Refusal::Later { why, after: TRY_AGAIN })
     }
 
+    /// An agent answers.
+    pub(crate) fn traced(
+        &mut self,
+        node: NodeKey,
+        bridge: &Bridge,
+        number: u64,
+        result: Result<Vec<TraceStep>, String>,
+    ) {
+        let asked = self.intents.traces.asked.get(&number).map(|asked| &asked.device);
+        let node = &self.graph().nodes[node].name;
+        // Nobody answers for another.
+        if asked.is_some_and(|asked| asked.node == *node && asked.bridge == *bridge) {
+            self.intents.take_trace(number, result);
+            self.run_traces();
+        }
+    }
+
+    /// Agents have not answered in time.
+    pub(crate) fn traces_due(&mut self) {
+        let now = self.graph().ctx.now;
+        while self.intents.traces.next_due().is_some_and(|due| due <= now) {
+            let Some(number) = self.intents.traces.asked.first_key_value().map(|(number, _)| *number) else {
+                break;
+            };
+            let why = format!("its agent has not answered within {} s", ANSWER_WITHIN.as_secs());
+            self.intents.take_trace(number, Err(why));
+        }
+        self.run_traces();
+    }
+
+    /// The agent of a node is away.
+    pub(crate) fn traces_away(&mut self, node: &NodeId) {
+        for number in self.intents.traces.of_node(node) {
+            self.intents.take_trace(number, Err("its agent was disconnected".into()));
+        }
+        self.run_traces();
+    }
+}
+
+impl Graph {
+    fn ask_for_trace(&mut self, node: &NodeId, device: Bridge, number: u64, ask: FlowAsk) {
+        if let Some(key) = self.nodes.find(node) {
+            self.send(key, Down::Flow(FlowDown::Ask { device, number, ask }));
+        }
+    }
+
+    /// The reason why the agent of a node cannot be asked now.
+    fn cannot_trace(&self, node: &NodeId) -> Option<String> {
+        let found = self.nodes.find(node).map(|key| &self.nodes[key]);
+        let Some(found) = found.filter(|found| found.ready) else {
+            return Some("its agent is not connected".into());
+        };
+        if found.reads >= READS_TRACE {
+            return None;
+        }
+        let has = found.joined.as_ref().map_or("an older version", |joined| &joined.agent_version);
+        let needs = agent_that_reads(READS_TRACE);
+        Some(format!("{node} runs muster-agent {has}, a trace needs {needs}: upgrade the agent"))
+    }
+}
+
+impl Intents {
+    /// Takes the answer to a question, or why there is none.
+    fn take_trace(&mut self, number: u64, result: Result<Vec<TraceStep>, String>) {
+        let Self { traces, manager, .. } = self;
+        traces.answered(manager.topology(), number, result);
+    }
+}
+
+impl View<'_> {
+    /// Whether there is a switch's port that can be asked.
     fn knows_port(&self, from: &ConnectPoint) -> Result<(), Refusal> {
         let ConnectPoint { device, port } = from;
-        self.graph().joined(&device.node)?;
+        self.graph.joined(&device.node)?;
         if device.is_nftables() {
             return Err(Refusal::Invalid(
                 "nftables has no trace: give a port of a bridge, NODE/BRIDGE:PORT".into(),
@@ -203,93 +305,5 @@ impl Engine {
         let ports: Vec<_> = topology.ports(number).map(|it| topology.point(it).port).collect();
         let near = muster_template::suggestion(port, ports.iter().map(|port| &**port));
         Err(Refusal::NotFound(format!("{device} has no port '{port}'{near}: see 'muster topology show'")))
-    }
-
-    /// Asks what can be asked, and ends the runs that are over.
-    pub(crate) fn run_traces(&mut self) {
-        loop {
-            while let Some((number, question, is_late)) =
-                self.intents.traces.next_question(self.graph().ctx.now)
-            {
-                let Question { device: DeviceName { node, bridge }, question, .. } = question;
-                let late = || format!("the trace has taken {} s", RUN_WITHIN.as_secs());
-                match is_late.then(late).or_else(|| self.cannot_trace(&node)) {
-                    Some(why) => self.take_trace(number, Err(why)),
-                    None => self.ask_for_trace(&node, bridge, number, FlowAsk::Trace(Box::new(question))),
-                }
-            }
-            match self.intents.traces.next_over() {
-                Some(Run { purpose: Purpose::Request(id), traces, .. }) => {
-                    let answer = traces.first().map(|trace| Box::new(self.view().trace_view(trace)));
-                    let answer = answer.map(Answer::Traced);
-                    self.graph_mut().answer(id, answer.ok_or_else(|| Refusal::Invalid("no packet".into())));
-                }
-                Some(Run { purpose: Purpose::Proof(proving), traces, .. }) => self.proved(&proving, &traces),
-                None => return,
-            }
-        }
-    }
-
-    fn ask_for_trace(&mut self, node: &NodeId, device: Bridge, number: u64, ask: FlowAsk) {
-        if let Some(key) = self.graph().nodes.find(node) {
-            self.graph_mut().send(key, Down::Flow(FlowDown::Ask { device, number, ask }));
-        }
-    }
-
-    /// The reason why the agent of a node cannot be asked now.
-    fn cannot_trace(&self, node: &NodeId) -> Option<String> {
-        let found = self.graph().nodes.find(node).map(|key| &self.graph().nodes[key]);
-        let Some(found) = found.filter(|found| found.ready) else {
-            return Some("its agent is not connected".into());
-        };
-        if found.reads >= READS_TRACE {
-            return None;
-        }
-        let has = found.joined.as_ref().map_or("an older version", |joined| &joined.agent_version);
-        let needs = agent_that_reads(READS_TRACE);
-        Some(format!("{node} runs muster-agent {has}, a trace needs {needs}: upgrade the agent"))
-    }
-
-    /// An agent answers.
-    pub(crate) fn traced(
-        &mut self,
-        node: NodeKey,
-        bridge: &Bridge,
-        number: u64,
-        result: Result<Vec<TraceStep>, String>,
-    ) {
-        let asked = self.intents.traces.asked.get(&number).map(|asked| &asked.device);
-        let node = &self.graph().nodes[node].name;
-        // Nobody answers for another.
-        if asked.is_some_and(|asked| asked.node == *node && asked.bridge == *bridge) {
-            self.take_trace(number, result);
-            self.run_traces();
-        }
-    }
-
-    fn take_trace(&mut self, number: u64, result: Result<Vec<TraceStep>, String>) {
-        let Intents { traces, manager, .. } = &mut self.intents;
-        traces.answered(manager.topology(), number, result);
-    }
-
-    /// Agents have not answered in time.
-    pub(crate) fn traces_due(&mut self) {
-        let now = self.graph().ctx.now;
-        while self.intents.traces.next_due().is_some_and(|due| due <= now) {
-            let Some(number) = self.intents.traces.asked.first_key_value().map(|(number, _)| *number) else {
-                break;
-            };
-            let why = format!("its agent has not answered within {} s", ANSWER_WITHIN.as_secs());
-            self.take_trace(number, Err(why));
-        }
-        self.run_traces();
-    }
-
-    /// The agent of a node is away.
-    pub(crate) fn traces_away(&mut self, node: &NodeId) {
-        for number in self.intents.traces.of_node(node) {
-            self.take_trace(number, Err("its agent was disconnected".into()));
-        }
-        self.run_traces();
     }
 }

@@ -30,7 +30,7 @@ DENY := $(shell command -v cargo-deny 2>/dev/null)
 FUZZ_SECONDS ?= 10
 # With QUICK=1 the packages' programs are compiled without optimisation: that shows that the packages can be made and
 # which glibc they need, in a third of the time.
-UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_DIST_OPT_LEVEL=0 CARGO_PROFILE_DIST_LTO=off CARGO_PROFILE_DIST_CODEGEN_UNITS=256
+UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 AGENT_PROFILE=release
 
 # Tests run over the controller's embedded broker as well, which what is installed does not have.
 TESTED := --features muster-tests/embedded
@@ -136,6 +136,7 @@ soak: fuzz
 	@.ci/packages test
 	$(RMQTTD)
 	$(TESTS)
+	MUSTER_SEEDS=all $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test simulation what_once_failed
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 kill::
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
 	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::

@@ -14,6 +14,16 @@ use muster_tests::topology::{self, Shape};
 /// Fresh seeds are run for so long, and at most so many: `muster-sim run` is for more.
 const FRESH: Duration = Duration::from_secs(45);
 const FRESH_MAX: u64 = 80;
+/// A run has the newest of those that once failed, and each of the others in one run of this many: they are of simulators
+/// that drew other dice. `MUSTER_SEEDS=all` has all.
+const TURNS: u64 = 3;
+
+/// The number of this run; without one, of today.
+fn run_number() -> u64 {
+    let run_id = std::env::var("CI_RUN_ID").ok().and_then(|id| id.parse().ok());
+    let today = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400;
+    run_id.unwrap_or_else(today)
+}
 
 fn passes(options: Options) {
     let outcome = run(options, BTreeSet::new(), None);
@@ -22,8 +32,8 @@ fn passes(options: Options) {
     }
 }
 
-/// Lines of `tests/seeds`.
-fn corpus() -> Vec<Options> {
+/// Lines of `tests/seeds` that have their turn.
+fn corpus(is_all: bool, turn: u64) -> Vec<Options> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("seeds");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
@@ -37,7 +47,11 @@ fn corpus() -> Vec<Options> {
             parts.map(|part| Part::from_str(part, true).unwrap()).collect()
         };
         let (left_out, asked) = (parts("without-"), parts("with-"));
-        for line in text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()) {
+        let lines = text.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
+        for (line, place) in lines.zip(0_u64..) {
+            if !is_all && name != "found" && place % TURNS != turn % TURNS {
+                continue;
+            }
             let words: Vec<&str> = line.split_whitespace().collect();
             let [seed, nodes, stacks, minutes, faults] = words[..] else {
                 panic!("{}: {line}", file.display())
@@ -56,8 +70,17 @@ fn corpus() -> Vec<Options> {
 }
 
 #[test]
+fn each_that_once_failed_has_its_turn() {
+    let all = corpus(true, 0).len();
+    let in_turns: usize = (0..TURNS).map(|turn| corpus(false, turn).len()).sum();
+    let always = corpus(false, 0).len() + corpus(false, 1).len() + corpus(false, 2).len() - all;
+    assert!(all > 100 && in_turns > all, "{all} {in_turns}");
+    assert!(always > 0 && always < all / 10, "the newest are in each run: {always}");
+}
+
+#[test]
 fn what_once_failed() {
-    let seeds = corpus();
+    let seeds = corpus(std::env::var_os("MUSTER_SEEDS").is_some(), run_number());
     assert!(!seeds.is_empty());
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -93,9 +116,7 @@ fn intents_over_networks_of_every_shape() {
 #[test]
 fn fresh_seeds() {
     let began = Instant::now();
-    let run_id = std::env::var("CI_RUN_ID").ok().and_then(|id| id.parse().ok());
-    let today = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() / 86_400;
-    let first: u64 = run_id.unwrap_or_else(today) * 100_000;
+    let first = run_number() * 100_000;
     let mut seeds = 0;
     while began.elapsed() < FRESH && seeds < FRESH_MAX {
         let faults = [Level::Heavy, Level::Heavy, Level::Light, Level::None][seeds as usize % 4];

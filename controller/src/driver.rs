@@ -98,7 +98,10 @@ impl Waiter {
                     after: match refusal {
                         Refusal::Later { after, .. } => Some(after),
                         Refusal::Unavailable(_) => Some(JOIN_PAUSE),
-                        Refusal::NotFound(_) | Refusal::Conflict(_) | Refusal::Invalid(_) => None,
+                        Refusal::NotFound(_)
+                        | Refusal::Conflict(_)
+                        | Refusal::Invalid(_)
+                        | Refusal::Forbidden(_) => None,
                     },
                 }),
             })),
@@ -267,15 +270,19 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         }
     }
 
-    fn request(&mut self, caller: &Caller, request: Request, waiter: Waiter) {
+    fn request(&mut self, caller: &Caller, mut request: Request, waiter: Waiter) {
         let now = self.now();
         // The token counted when the request came. Its body may have come a minute later.
-        let stands = caller
-            .token
-            .as_ref()
-            .map_or(Ok(()), |hash| self.turns.view().user_role(&caller.actor, hash, wall()).map(drop));
-        if let Err(why) = stands {
-            return waiter.tell(Err(Refusal::Conflict(why.to_owned())));
+        if let Some(hash) = &caller.token {
+            let scope = match self.turns.view().user_role(&caller.actor, hash, wall()) {
+                Ok((_, scope)) => scope,
+                Err(why) => return waiter.tell(Err(Refusal::Conflict(why.to_owned()))),
+            };
+            if let Err(refusal) = self.turns.view().may_ask(&scope, &request) {
+                self.turns.refused(now, caller, &request, &refusal);
+                return waiter.tell(Err(refusal));
+            }
+            request.confine(&scope);
         }
         match self.turns.request(now, Some(caller), request) {
             Ok(id) => drop(self.waiters.insert(id, waiter)),

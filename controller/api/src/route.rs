@@ -69,13 +69,16 @@ pub struct Route {
     pub answer: Content,
     /// The least role that may ask, where users have roles.
     pub role: Role,
+    /// Users who reach a part of the site may ask, too, and are answered for that part. Where the path names a stack or
+    /// a node, they may if they reach that one.
+    pub for_parts: bool,
 }
 
 impl Route {
     const fn new(method: Method, path: &'static str, summary: &'static str) -> Self {
         let (body, answer) = (Content::Nothing, Content::Nothing);
         let role = if matches!(method, Method::Get) { Role::Viewer } else { Role::Operator };
-        Self { method, path, summary, query: None, body, status: 200, answer, role }
+        Self { method, path, summary, query: None, body, status: 200, answer, role, for_parts: false }
     }
 
     const fn query<T: JsonSchema>(self) -> Self {
@@ -101,6 +104,11 @@ impl Route {
     /// It changes nothing, whatever its method is.
     const fn for_viewers(self) -> Self {
         Self { role: Role::Viewer, ..self }
+    }
+
+    /// For users as well who reach a part of the site.
+    const fn for_parts(self) -> Self {
+        Self { for_parts: true, ..self }
     }
 
     /// For admins alone.
@@ -150,8 +158,8 @@ macro_rules! routes {
 }
 
 routes! {
-    ListStacks: get("/v1/stacks", "Lists stacks").query::<query::StackPage>().answers::<Vec<StackRow>>();
-    CreateStack: post("/v1/stacks", "Creates a stack").takes::<CreateStack>().answers::<Begun>().with(202);
+    ListStacks: get("/v1/stacks", "Lists stacks").query::<query::StackPage>().answers::<Vec<StackRow>>().for_parts();
+    CreateStack: post("/v1/stacks", "Creates a stack").takes::<CreateStack>().answers::<Begun>().with(202).for_parts();
     ShowStack: get("/v1/stacks/{stack}", "Shows a stack").answers::<StackView>();
     UpdateStack: put("/v1/stacks/{stack}", "Updates a stack").takes::<UpdateStack>().answers::<Begun>().with(202);
     DeleteStack: delete("/v1/stacks/{stack}", "Deletes a stack").answers::<Begun>().with(202);
@@ -189,18 +197,18 @@ routes! {
     ListTokens: get("/v1/tokens", "Lists join tokens").answers::<Vec<TokenRow>>();
     CreateToken: post("/v1/tokens", "Makes a join token").takes::<CreateToken>().answers::<TokenCreated>().with(201);
     RevokeToken: delete("/v1/tokens/{id}", "Revokes a join token").answers::<TokenRevoked>();
-    ShowCaller: get("/v1/caller", "Says who asks, and with which role").answers::<CallerView>();
+    ShowCaller: get("/v1/caller", "Says who asks, and with which role").answers::<CallerView>().for_parts();
     ListAudit: get("/v1/audit", "Lists who asked for which change, oldest first")
         .query::<query::AuditPage>().answers::<Vec<AuditRow>>();
     CreateUser: post("/v1/users", "Makes a user, whose token is shown this once")
         .takes::<CreateUser>().answers::<UserCreated>().with(201).for_admins();
     ListUsers: get("/v1/users", "Lists users").answers::<Vec<UserRow>>().for_admins();
     RevokeUser: delete("/v1/users/{user}", "Revokes a user").answers::<UserRevoked>().for_admins();
-    ListNodes: get("/v1/nodes", "Lists nodes").query::<query::NodePage>().answers::<Vec<NodeView>>();
+    ListNodes: get("/v1/nodes", "Lists nodes").query::<query::NodePage>().answers::<Vec<NodeView>>().for_parts();
     CountNodes: get("/v1/counts/nodes", "Counts nodes by state")
-        .query::<query::Counted>().answers::<std::collections::BTreeMap<String, u64>>();
+        .query::<query::Counted>().answers::<std::collections::BTreeMap<String, u64>>().for_parts();
     CountFleet: get("/v1/counts/fleet", "Counts nodes by state, drift and version")
-        .query::<query::Counted>().answers::<FleetCounts>();
+        .query::<query::Counted>().answers::<FleetCounts>().for_parts();
     ShowNode: get("/v1/nodes/{node}", "Shows a node").query::<query::OneNode>().answers::<NodeView>();
     ChangeLabels: patch("/v1/nodes/{node}", "Sets and removes labels").takes::<ChangeLabels>().answers::<NodeView>();
     RemoveNode: delete("/v1/nodes/{node}", "Forgets a node").answers::<NodeRemoved>();
@@ -213,12 +221,12 @@ routes! {
     ListNodeResources: get("/v1/nodes/{node}/resources", "Lists what stacks have on a node; of very much the first by stack")
         .answers::<Vec<NodeResourceView>>();
     ListDrift: get("/v1/drift", "Lists resources that are not as they were made")
-        .query::<query::OnNode>().answers::<Vec<DriftView>>();
+        .query::<query::OnNode>().answers::<Vec<DriftView>>().for_parts();
     ApplyFlows: post("/v1/flows", "Applies a flow file")
-        .query::<query::ApplyFlows>().takes_text("A flow file").answers::<FlowsBegun>();
+        .query::<query::ApplyFlows>().takes_text("A flow file").answers::<FlowsBegun>().for_parts();
     ShowFlowOperation: get("/v1/flows/operations/{id}", "Shows an operation on flow tables")
-        .query::<query::Wait>().answers::<FlowOperationView>();
-    ListDevices: get("/v1/devices", "Lists devices").answers::<Vec<DeviceView>>();
+        .query::<query::Wait>().answers::<FlowOperationView>().for_parts();
+    ListDevices: get("/v1/devices", "Lists devices").answers::<Vec<DeviceView>>().for_parts();
     ShowDevice: get("/v1/devices/{node}/{bridge}", "Shows a device").answers::<DeviceView>();
     ListFlows: get("/v1/devices/{node}/{bridge}/flows", "Lists the entries of a device")
         .query::<query::FlowList>().answers::<Vec<FlowView>>();
@@ -246,11 +254,11 @@ routes! {
     WatchIntents: post("/v1/watch/intents", "Says how intents stand as soon as nothing of them is under way")
         .query::<query::WatchIntents>().takes::<IntentKeys>().answers::<IntentsWatched>().for_viewers();
     ShowTopology: get("/v1/topology", "Shows the network").query::<query::Topology>().answers::<TopologyView>();
-    ShowStatus: get("/v1/status", "Shows the site at a glance").answers::<StatusView>();
+    ShowStatus: get("/v1/status", "Shows the site at a glance").answers::<StatusView>().for_parts();
     ListHeld: get("/v1/restore", "Lists what agents hold and a restored store does not know")
         .query::<query::HeldOn>().answers::<Vec<HeldView>>();
     Decide: post("/v1/restore", "Decides what becomes of that").takes::<Decide>().answers::<Decided>();
     ShowMetrics: get("/metrics", "Shows figures for Prometheus").answers_text("Lines of Prometheus' text format");
-    ShowVersion: get("/v1/version", "Says which controller this is").answers::<Version>();
-    Describe: get("/v1/openapi.json", "Shows this description").answers::<serde_json::Value>();
+    ShowVersion: get("/v1/version", "Says which controller this is").answers::<Version>().for_parts();
+    Describe: get("/v1/openapi.json", "Shows this description").answers::<serde_json::Value>().for_parts();
 }

@@ -163,6 +163,8 @@ pub struct EventRow {
     pub status: String,
     /// Why.
     pub reason: String,
+    /// Who asked for it; none where it follows from what happened.
+    pub actor: Option<String>,
 }
 
 /// One revision.

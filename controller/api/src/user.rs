@@ -2,9 +2,11 @@
 //!
 //! Absent: which request needs which role (`route.rs`), and which tokens count (`controller/engine/src/user.rs`).
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use muster_shared::pattern;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,6 +52,94 @@ impl FromStr for Role {
     }
 }
 
+/// A label that nodes have, as operators write it: `rack=r1`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct NodeLabel {
+    /// Of the label.
+    pub key: String,
+    /// What it has to be.
+    pub value: String,
+}
+
+impl NodeLabel {
+    /// Whether it is among these labels.
+    pub fn is_among(&self, labels: &BTreeMap<String, String>) -> bool {
+        labels.get(&self.key) == Some(&self.value)
+    }
+}
+
+impl fmt::Display for NodeLabel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.key, self.value)
+    }
+}
+
+/// The text is no label.
+#[derive(Debug, thiserror::Error)]
+#[error("'{0}' is no label of nodes: want k=v, such as rack=r1")]
+pub struct NoLabel(String);
+
+impl FromStr for NodeLabel {
+    type Err = NoLabel;
+
+    fn from_str(text: &str) -> Result<Self, NoLabel> {
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '/' | ':');
+        match text.split_once('=') {
+            Some((key, value)) if !key.is_empty() && format!("{key}{value}").chars().all(fits) => {
+                Ok(Self { key: key.to_owned(), value: value.to_owned() })
+            }
+            Some(_) | None => Err(NoLabel(text.escape_default().to_string())),
+        }
+    }
+}
+
+impl TryFrom<String> for NodeLabel {
+    type Error = NoLabel;
+
+    fn try_from(text: String) -> Result<Self, NoLabel> {
+        text.parse()
+    }
+}
+
+impl From<NodeLabel> for String {
+    fn from(label: NodeLabel) -> Self {
+        label.to_string()
+    }
+}
+
+/// The part of a site that a user reaches. Empty: all of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Nodes with this label, and the stacks that users with this scope made.
+    pub label: Option<NodeLabel>,
+    /// Stacks of such names; `*` stands for any characters.
+    pub stacks: Option<String>,
+}
+
+impl Scope {
+    /// Whether it is all of the site.
+    pub fn is_whole(&self) -> bool {
+        self.label.is_none() && self.stacks.is_none()
+    }
+
+    /// Whether a stack in it may have this name.
+    pub fn has_name(&self, stack: &str) -> bool {
+        self.stacks.as_ref().is_none_or(|pattern| pattern::matches(pattern, stack))
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nodes = self.label.as_ref().map(|label| format!("nodes with {label}"));
+        let stacks = self.stacks.as_ref().map(|pattern| format!("stacks {pattern}"));
+        let parts: Vec<String> = [nodes, stacks].into_iter().flatten().collect();
+        f.write_str(if parts.is_empty() { "all of the site" } else { "" })?;
+        f.write_str(&parts.join(", "))
+    }
+}
+
 /// Who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
@@ -58,6 +148,10 @@ pub struct CallerView {
     pub name: String,
     /// What they may do.
     pub role: Role,
+    /// Nodes with this label alone.
+    pub scope: Option<NodeLabel>,
+    /// Stacks of such names alone.
+    pub stacks: Option<String>,
 }
 
 /// POST /v1/users
@@ -70,6 +164,12 @@ pub struct CreateUser {
     pub role: Role,
     /// Seconds for which the token is valid.
     pub ttl: u64,
+    /// `k=v`: the user reaches nodes with this label alone.
+    #[serde(default)]
+    pub scope: Option<NodeLabel>,
+    /// The user reaches stacks of such names alone; `*` stands for any characters.
+    #[serde(default)]
+    pub stacks: Option<String>,
 }
 
 /// A user that was made. The token is shown this once.
@@ -104,6 +204,10 @@ pub struct UserRow {
     pub role: Role,
     /// RFC 3339 UTC: when the token ends.
     pub expires: String,
+    /// Nodes with this label alone.
+    pub scope: Option<NodeLabel>,
+    /// Stacks of such names alone.
+    pub stacks: Option<String>,
 }
 
 /// A user that was revoked.

@@ -4,7 +4,7 @@
 
 use clap::{Subcommand, builder::PossibleValuesParser, builder::TypedValueParser as _};
 use hyper::Method;
-use muster_api::user::{CreateUser, Role, UserCreated, UserRow};
+use muster_api::user::{CreateUser, NodeLabel, Role, UserCreated, UserRow};
 use serde_json::json;
 
 use crate::client::{Client, path};
@@ -17,7 +17,8 @@ use crate::span;
 pub enum UserVerb {
     /// Make a user, and print the token on stdout: it is shown this once
     #[command(after_help = "Example:\n  muster user create anna --role operator\n  \
-                            muster user create grafana --role viewer --ttl 365d > grafana.token")]
+                            muster user create grafana --role viewer --ttl 365d > grafana.token\n  \
+                            muster user create ben --role operator --scope rack=r1 --stacks 'web-*'")]
     Create {
         /// 1 to 64 lower-case letters, digits, '-', '_', '.' and '@'
         name: String,
@@ -27,6 +28,12 @@ pub enum UserVerb {
         /// Time for which the token is valid
         #[arg(long, value_name = "TIME", default_value = "90d", value_parser = span::within(1..=span::YEAR))]
         ttl: u64,
+        /// Nodes with this label alone, and stacks for them
+        #[arg(long, value_name = "K=V")]
+        scope: Option<NodeLabel>,
+        /// Stacks of such names alone; '*' stands for any characters
+        #[arg(long, value_name = "PATTERN")]
+        stacks: Option<String>,
     },
     /// List users
     #[command(after_help = "Example:\n  muster user list")]
@@ -39,17 +46,19 @@ pub enum UserVerb {
     },
 }
 
-const COLUMNS: [Column<UserRow>; 3] = [
+const COLUMNS: [Column<UserRow>; 5] = [
     ("NAME", |user| cell(&user.name)),
     ("ROLE", |user| cell(&user.role)),
     ("EXPIRES", |user| cell(&user.expires)),
+    ("SCOPE", |user| cell(&user.scope)),
+    ("STACKS", |user| cell(&user.stacks)),
 ];
 
 /// Does it.
 pub async fn run(verb: UserVerb, client: &mut Client, format: Format) -> Result<(), Failure> {
     match verb {
-        UserVerb::Create { name, role, ttl } => {
-            let body = json!(CreateUser { name, role, ttl });
+        UserVerb::Create { name, role, ttl, scope, stacks } => {
+            let body = json!(CreateUser { name, role, ttl, scope, stacks });
             let answer = client.send(Method::POST, &path(["users"]), Some(&body)).await?;
             view(format, &answer, |created: &UserCreated| format!("{}\n", created.token))
         }

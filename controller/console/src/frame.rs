@@ -7,7 +7,7 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
-use muster_api::user::Role;
+use muster_api::user::{Role, Scope};
 
 use crate::client::{Problem, escaped};
 use crate::login::{Visitor, address};
@@ -82,6 +82,7 @@ impl Visitor {
             Role::Operator => "operator",
             Role::Admin => "admin",
         };
+        let reach = Scope { label: self.caller.scope.clone(), stacks: self.caller.stacks.clone() };
         let (there, content) = (address(&self.uri), main(page));
         let body = html! {
             a.skip href="#main" { "Skip to the content" }
@@ -96,7 +97,7 @@ impl Visitor {
                 }
                 button id="pause" type="button" hidden aria-pressed="false" { "Pause updates" }
                 form.who method="post" action="/console/logout" {
-                    span { (self.caller.name) ", " (role) }
+                    span { (self.caller.name) ", " (role) @if !reach.is_whole() { ", " (reach.to_string()) } }
                     (self.key())
                     button { "Log out" }
                 }

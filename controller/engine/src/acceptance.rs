@@ -73,7 +73,7 @@ impl View<'_> {
         let ground = PlanInput { converges: options.converge, target, ..of };
         let plan = plan(&ground, &tree);
         let shown = |text: String| stack.without_hidden(&tree, &text);
-        let checked = self.check(stack.id, &plan, &tree, options);
+        let checked = self.check(stack, &plan, &tree, options);
         let absent = checked.map_err(|refusal| refusal.map(shown))?;
         let mut warnings: Vec<String> = self.warnings(&absent).into_iter().map(shown).collect();
         if target.is_none() {
@@ -106,7 +106,7 @@ impl View<'_> {
     /// that the stack will wait for.
     pub(crate) fn check(
         &self,
-        stack: u64,
+        stack: &Stack,
         plan: &Plan,
         tree: &Tree,
         options: &Options,
@@ -153,11 +153,13 @@ impl View<'_> {
                     _ => drop(absent.insert(name)),
                 }
             }
+            stack.may_have(kind).map_err(Refusal::Forbidden)?;
             if kind.is_virtual() {
                 continue;
             }
             let node = muster_template::node(&properties).map_err(invalid)?;
             let Some(node) = node else { continue };
+            self.graph.in_scope(stack, &node).map_err(Refusal::Forbidden)?;
             let is_external = tree.is_external(index);
             if !self.graph.nodes.is_joined(&node) {
                 absent.insert(node.clone());
@@ -186,7 +188,7 @@ impl View<'_> {
                     let owner = &self.graph.rows[owner];
                     // A row that changes may release the claim. Its index is of the template before.
                     let at = tree.index_of(&owner.name);
-                    let changes = owner.stack == stack && at.is_some_and(|at| plan.dirty[at]);
+                    let changes = owner.stack == stack.id && at.is_some_and(|at| plan.dirty[at]);
                     if !changes {
                         return Err(self.graph.claimed(&claim, &node, owner, tree.name(index)));
                     }

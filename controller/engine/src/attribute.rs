@@ -37,6 +37,7 @@ impl References for Rendered<'_> {
     }
 
     fn of_node(&self, node: &str, path: &[String]) -> Result<Option<Value>, Unresolved> {
+        self.graph.fact_in_scope(self.stack, node).map_err(Unresolved::Wrong)?;
         self.graph.of_node(node, path).map_err(Unresolved::Wrong)
     }
 }

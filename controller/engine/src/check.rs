@@ -52,8 +52,15 @@ impl Jobs {
             )));
         }
         let (revision, traversal) = (stack.revision, stack.traversal);
-        let pending =
-            Pending { stack: id, traversal, revision, request: Some(request), purpose: Purpose::Check };
+        let actor = self.graph.ctx.actor.clone();
+        let pending = Pending {
+            stack: id,
+            traversal,
+            revision,
+            request: Some(request),
+            purpose: Purpose::Check,
+            actor,
+        };
         self.graph.load_revision(name.clone(), revision, pending);
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! and effects.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use muster_shared::MonoTime;
 
@@ -30,6 +31,8 @@ pub(crate) struct Context {
     pub slices: Slices,
     /// Changes to persist and effects to carry out.
     pub journal: Journal,
+    /// Who asked for what is handled now.
+    pub actor: Option<Arc<str>>,
     /// Counts visits, so that tests find costs that grow with a square.
     #[cfg(test)]
     pub visits: usize,
@@ -49,6 +52,7 @@ impl Context {
             agenda: VecDeque::new(),
             slices: Slices::default(),
             journal,
+            actor: None,
             #[cfg(test)]
             visits: 0,
         }

@@ -75,7 +75,8 @@ impl Graph {
     ) {
         let Some(found) = self.stacks.get_mut(&stack) else { return };
         found.events += 1;
-        let record = EventRecord { stack, number: found.events, resource, action, status, reason };
+        let (number, actor) = (found.events, self.ctx.actor.clone());
+        let record = EventRecord { stack, number, resource, action, status, reason, actor };
         self.ctx.change(Change::Event(record));
     }
 }

@@ -65,7 +65,7 @@ impl Engine {
         let follows = stack.status == Status::InProgress;
         let tree = self.graph().grown(stack, &walk.tree, follows).map_err(|errors| errors.to_string())?;
         let plan = self.traversals.plan_again(stack, &tree);
-        let checked = self.view().check(id, &plan, &tree, &Options::default());
+        let checked = self.view().check(stack, &plan, &tree, &Options::default());
         let _absent = checked.map_err(|refusal| refusal.to_string())?;
         let count = tree.len();
         self.traversals.lay_out_again(id, plan, tree, Occasion::Expanded);

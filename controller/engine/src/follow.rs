@@ -163,6 +163,7 @@ impl Graph {
     fn is_meant(&self, stack: &Stack, path: &str, selector: &Selector, key: NodeKey) -> bool {
         self.nodes[key].joined.as_ref().is_some_and(|joined| {
             selector.matches(&joined.labels, None)
+                && stack.scope.as_ref().is_none_or(|label| label.is_among(&joined.labels))
                 && (!joined.revoked || self.has_member(stack, path, self.nodes[key].name.as_str()))
         })
     }

@@ -30,6 +30,7 @@ mod correct;
 mod delete_first;
 mod deployment;
 mod derive;
+mod difference;
 
 mod check_withdrawal;
 mod drift_report;
@@ -98,6 +99,7 @@ mod rollout_rows;
 mod router;
 mod row;
 mod rows;
+mod scope;
 mod server;
 mod session;
 mod signal;
@@ -136,6 +138,7 @@ pub use muster_template::Hook;
 pub use request::{
     Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
 };
+pub use scope::beyond;
 pub use signal::{Signal, StoredSignal};
 pub use view::View;
 

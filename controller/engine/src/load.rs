@@ -215,6 +215,7 @@ impl Traversals {
         // The store does not know the operation of each failure: a rollback keeps them all.
         stack.failures_before = if stack.action == StackAction::Rollback { stack.failures.len() } else { 0 };
         stack.policies = policies;
+        stack.scope = record.scope;
         stack.seq = self.jobs.graph.ctx.journal.seq();
         rows.sort_by(|a, b| {
             let (a, b) = (&self.jobs.graph.rows[*a], &self.jobs.graph.rows[*b]);

@@ -344,7 +344,8 @@ impl Traversals {
         }
         self.jobs.graph.stack_changed(id);
         self.jobs.graph.event(id, None);
-        let pending = Pending { stack: id, traversal, revision, request: None, purpose: Purpose::TakeUp };
+        let pending =
+            Pending { stack: id, traversal, revision, request: None, purpose: Purpose::TakeUp, actor: None };
         self.jobs.graph.load_revision(name, revision, pending);
     }
 

@@ -46,7 +46,8 @@ impl Engine {
         if self.graph().stacks.len() >= STACKS_MAX {
             return Err(Refusal::Conflict(format!("the site has {STACKS_MAX} stacks, which is its limit")));
         }
-        let stack = Stack::new(self.graph().ctx.ids.next_stack(), name.clone());
+        let mut stack = Stack::new(self.graph().ctx.ids.next_stack(), name.clone());
+        stack.scope = options.scope.clone();
         let id = stack.id;
         self.graph_mut().stacks.insert(id, stack);
         let target = Target { action: StackAction::Create, revision: None, options, is_wish: true };
@@ -118,6 +119,7 @@ impl Engine {
                 self.view().planned(&self.graph().stacks[&id], &source, target.revision, &target.options)?;
         }
         let Planned { tree, plan, mut warnings } = planned;
+        let changes = plan.difference(&self.graph().rows, &tree);
         warnings.splice(0..0, ends);
         let Source { policies, text, .. } = source;
         if target.action != StackAction::Delete {
@@ -160,7 +162,11 @@ impl Engine {
         self.traversals.lay_out(id, &plan, LayoutContext { steady, anew: false, ended }, &tree);
         self.traversals.derive(id, tree, Some(plan.needed_by), Occasion::Begun, Kept::nothing());
         self.graph_mut().event(id, None);
-        Ok(self.graph().begun(id, warnings))
+        let mut begun = self.graph().begun(id, warnings);
+        if let Answer::Stack { difference, .. } = &mut begun {
+            *difference = changes;
+        }
+        Ok(begun)
     }
 }
 

@@ -82,7 +82,9 @@ impl View<'_> {
         let stack = match self.graph.find(name) {
             Ok(_) => &self.graph.stacks[&self.jobs.changeable(name)?],
             Err(_) => {
-                new = Stack::new(u64::MAX, name.clone());
+                let mut named = Stack::new(u64::MAX, name.clone());
+                named.scope = options.scope.clone();
+                new = named;
                 &new
             }
         };

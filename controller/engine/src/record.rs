@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::user::Role;
+use muster_api::user::{NodeLabel, Role, Scope};
 use muster_flow::record::FlowChange;
 use muster_intent::record::IntentChange;
 use muster_shared::model::{Action, ContentDigest};
@@ -137,6 +137,8 @@ pub struct StackRecord {
     pub events: u64,
     /// Failures in the last operation.
     pub failures: Vec<FailureView>,
+    /// All nodes of the stack have this label.
+    pub scope: Option<NodeLabel>,
 }
 
 /// Table `revisions`.
@@ -343,6 +345,8 @@ pub struct EventRecord {
     /// IN_PROGRESS, …
     pub status: &'static str,
     pub reason: Box<str>,
+    /// Who asked for what the event tells of. `None`: it follows from what happened.
+    pub actor: Option<Arc<str>>,
 }
 
 /// Table `users`.
@@ -350,6 +354,7 @@ pub struct EventRecord {
 pub struct UserRecord {
     pub name: String,
     pub role: Role,
+    pub scope: Scope,
     /// Of the token. The secret itself is not stored.
     pub secret_hash: [u8; 32],
     /// Seconds since 1970.

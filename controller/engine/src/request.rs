@@ -11,6 +11,7 @@ use muster_api::node::LostView;
 use muster_api::site::Verdict;
 use muster_api::stack::RolloutAction;
 use muster_api::trace::{IntentProof, TraceView};
+use muster_api::user::NodeLabel;
 use muster_flow::FlowWrite;
 use muster_intent::manager::Wish;
 use muster_intent::topology::ConnectPoint;
@@ -135,6 +136,9 @@ pub struct Options {
     pub timeout: Duration,
     /// Refuse a `for_each` whose selector matches more nodes.
     pub max_nodes: Option<u32>,
+    /// A stack that is created has nodes with this label alone.
+    #[serde(default)]
+    pub scope: Option<NodeLabel>,
 }
 
 impl Default for Options {
@@ -146,6 +150,7 @@ impl Default for Options {
             converge: false,
             timeout: Duration::from_secs(3600),
             max_nodes: None,
+            scope: None,
         }
     }
 }
@@ -354,6 +359,8 @@ pub enum Answer {
         revision: u32,
         /// Problems that do not prevent the operation.
         warnings: Vec<String>,
+        /// What it changes, by names of resources.
+        difference: String,
     },
     /// Done, nothing more to say.
     Done,
@@ -415,6 +422,9 @@ pub enum Refusal {
     /// The request itself is wrong.
     #[error("{0}")]
     Invalid(String),
+    /// The caller may not ask for that.
+    #[error("{0}")]
+    Forbidden(String),
     /// The store cannot be written at present.
     #[error("{0}")]
     Unavailable(String),
@@ -434,6 +444,7 @@ impl Refusal {
             Refusal::NotFound(why) => Refusal::NotFound(text(why)),
             Refusal::Conflict(why) => Refusal::Conflict(text(why)),
             Refusal::Invalid(why) => Refusal::Invalid(text(why)),
+            Refusal::Forbidden(why) => Refusal::Forbidden(text(why)),
             Refusal::Unavailable(why) => Refusal::Unavailable(text(why)),
             Refusal::Later { why, after } => Refusal::Later { why: text(why), after },
         }

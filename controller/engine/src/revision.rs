@@ -2,6 +2,8 @@
 //!
 //! Absent: which revision a rollback goes to (`rollback.rs`), and how many are kept (`operation.rs`).
 
+use std::sync::Arc;
+
 use muster_shared::StackName;
 
 use crate::engine::{Effect, Engine};
@@ -19,6 +21,8 @@ pub(crate) struct Pending {
     /// The operator's request. `None`: the engine decided.
     pub request: Option<u64>,
     pub purpose: Purpose,
+    /// Who asked.
+    pub actor: Option<Arc<str>>,
 }
 
 /// The purpose of a loaded revision.
@@ -43,7 +47,8 @@ impl Graph {
 impl Engine {
     pub(crate) fn revision_loaded(&mut self, load: u64, source: Result<Source, String>) {
         let Some(pending) = self.graph_mut().stacks.take_pending(load) else { return };
-        let Pending { stack, traversal, revision, request, purpose } = pending;
+        let Pending { stack, traversal, revision, request, purpose, actor } = pending;
+        self.graph_mut().ctx.actor = actor;
         // The operation that held corrections back may not start.
         self.traversals.jobs.correct_all(|row| row.stack == stack);
         let source = match self.graph().stacks.get(&stack) {

@@ -44,6 +44,7 @@ impl Engine {
                     revision,
                     request,
                     purpose: Purpose::RollBack,
+                    actor: self.graph().ctx.actor.clone(),
                 };
                 self.graph_mut().load_revision(name.clone(), revision, pending);
                 Ok(None)
@@ -75,6 +76,7 @@ impl Engine {
             revision: revision.unwrap_or(0),
             request: None,
             purpose: Purpose::RollBack,
+            actor: None,
         };
         match revision {
             Some(revision) => self.graph_mut().load_revision(name, revision, pending),

@@ -12,6 +12,12 @@ use crate::timer::TimerKey;
 use crate::todo::Todo;
 
 impl Engine {
+    /// Handles a request of `actor`: events that follow at once, or once its revision is read, name them.
+    pub fn handle_of(&mut self, now: MonoTime, actor: &str, input: Input) {
+        self.graph_mut().ctx.actor = Some(actor.into());
+        self.handle(now, input);
+    }
+
     pub fn handle(&mut self, now: MonoTime, input: Input) {
         self.graph_mut().ctx.goes_on(now);
         // After a stall, a message that ends a due wait may still be unread. So timers fire on a
@@ -32,6 +38,7 @@ impl Engine {
         if fires {
             self.run_timers();
         }
+        self.graph_mut().ctx.actor = None;
     }
 
     fn run_timers(&mut self) {

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use indexmap::IndexSet;
+use muster_api::user::NodeLabel;
 use muster_shared::{Generation, StackName};
 use muster_template::Policies;
 
@@ -80,6 +81,8 @@ pub(crate) struct Stack {
     pub membership: MembershipUpdates,
     /// Corrections that succeeded in the present turn of the engine, by path, each with its generation.
     pub put_right: BTreeMap<Arc<str>, Generation>,
+    /// All nodes of the stack have this label: see [`Graph::in_scope`](crate::graph::Graph::in_scope).
+    pub scope: Option<NodeLabel>,
     /// The number of the last change to this stack.
     pub seq: u64,
 }
@@ -144,6 +147,7 @@ impl Stack {
             sets: Vec::new(),
             membership: MembershipUpdates::default(),
             put_right: BTreeMap::new(),
+            scope: None,
             seq: 0,
         }
     }
@@ -184,6 +188,7 @@ impl Stack {
             hidden_digests: self.hidden_digests.clone(),
             events: self.events,
             failures: self.failures.clone(),
+            scope: self.scope.clone(),
         }
     }
 }

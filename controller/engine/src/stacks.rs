@@ -166,6 +166,7 @@ impl Graph {
             traversal: stack.traversal,
             revision: stack.revision,
             warnings,
+            difference: String::new(),
         }
     }
 

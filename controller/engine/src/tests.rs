@@ -46,6 +46,7 @@ mod reload;
 mod restarts;
 mod restored;
 mod rollouts;
+mod scopes;
 mod secrets;
 mod services;
 mod signals;

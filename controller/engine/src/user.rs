@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_api::user::{Role, UserRow};
+use muster_api::user::{Role, Scope, UserRow};
 
 use crate::graph::Graph;
 use crate::record::{Change, UserRecord};
@@ -16,6 +16,13 @@ use crate::view::View;
 const USERS_MAX: usize = 10_000;
 /// The most characters of a user's name.
 const NAME_MAX: usize = 64;
+/// The most characters of a pattern of stacks' names.
+const PATTERN_MAX: usize = 255;
+
+fn is_pattern(text: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '*');
+    (1..=PATTERN_MAX).contains(&text.len()) && text.chars().all(fits)
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Users {
@@ -38,6 +45,16 @@ impl Users {
                 "'{shown}' is no name of a user: want 1 to {NAME_MAX} lower-case letters, digits, '-', '_', '.' and '@'"
             )));
         }
+        if user.role == Role::Admin && !user.scope.is_whole() {
+            return Err(Refusal::Invalid(
+                "an admin has all of the site: leave out --scope and --stacks".into(),
+            ));
+        }
+        if user.scope.stacks.as_ref().is_some_and(|pattern| !is_pattern(pattern)) {
+            return Err(Refusal::Invalid(format!(
+                "--stacks wants a name of a stack of at most {PATTERN_MAX} characters, in which '*' stands for any characters"
+            )));
+        }
         match self.by_name.get(name) {
             Some(there) if wall <= there.expires => Err(Refusal::Conflict(format!(
                 "there is a user '{name}' already: revoke it first (muster user revoke {name})"
@@ -49,10 +66,10 @@ impl Users {
         }
     }
 
-    /// The role of whoever has this secret.
-    fn role(&self, name: &str, secret_hash: &[u8; 32], wall: u64) -> Result<Role, &'static str> {
+    /// The role and the scope of whoever has this secret.
+    fn role(&self, name: &str, secret_hash: &[u8; 32], wall: u64) -> Result<(Role, &Scope), &'static str> {
         match self.by_name.get(name).filter(|user| user.secret_hash == *secret_hash) {
-            Some(user) if wall <= user.expires => Ok(user.role),
+            Some(user) if wall <= user.expires => Ok((user.role, &user.scope)),
             Some(_) => Err("the token has expired: ask an admin for a new one"),
             None => Err("the token is unknown or revoked: ask an admin for a new one"),
         }
@@ -82,17 +99,24 @@ impl View<'_> {
     /// All users, by name. `expires` is for whoever keeps the calendar: seconds since 1970 with each.
     pub fn users(&self) -> Vec<(UserRow, u64)> {
         let row = |user: &UserRecord| {
-            (UserRow { name: user.name.clone(), role: user.role, expires: String::new() }, user.expires)
+            let UserRecord { name, role, scope, expires, .. } = user.clone();
+            let Scope { label, stacks } = scope;
+            (UserRow { name, role, expires: String::new(), scope: label, stacks }, expires)
         };
         self.graph.users.by_name.values().map(row).collect()
     }
 
-    /// The role of a user whose token has this hash; `wall` in seconds since 1970.
+    /// The role and the scope of a user whose token has this hash; `wall` in seconds since 1970.
     ///
     /// # Errors
     /// The token does not count, for this reason.
-    pub fn user_role(&self, name: &str, secret_hash: &[u8; 32], wall: u64) -> Result<Role, &'static str> {
-        self.graph.users.role(name, secret_hash, wall)
+    pub fn user_role(
+        &self,
+        name: &str,
+        secret_hash: &[u8; 32],
+        wall: u64,
+    ) -> Result<(Role, Scope), &'static str> {
+        self.graph.users.role(name, secret_hash, wall).map(|(role, scope)| (role, scope.clone()))
     }
 }
 
@@ -101,7 +125,13 @@ mod tests {
     use super::*;
 
     fn user(name: &str, secret: u8, expires: u64) -> UserRecord {
-        UserRecord { name: name.to_owned(), role: Role::Operator, secret_hash: [secret; 32], expires }
+        UserRecord {
+            name: name.to_owned(),
+            role: Role::Operator,
+            scope: Scope::default(),
+            secret_hash: [secret; 32],
+            expires,
+        }
     }
 
     #[test]
@@ -115,7 +145,11 @@ mod tests {
             ("ben", 1, 100, None),
             ("", 1, 100, None),
         ] {
-            assert_eq!(users.role(name, &[secret; 32], wall).ok(), role, "{name} {secret} {wall}");
+            assert_eq!(
+                users.role(name, &[secret; 32], wall).ok().map(|(role, _)| role),
+                role,
+                "{name} {secret} {wall}"
+            );
         }
     }
 

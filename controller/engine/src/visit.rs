@@ -169,6 +169,7 @@ impl Traversals {
         if row.is_beyond_use() {
             return Ok(Decision::Replace);
         }
+        stack.may_have(kind)?;
         if kind.is_virtual() {
             self.bind_server(Some(row), &mut spec)?;
             if matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) {
@@ -193,6 +194,8 @@ impl Traversals {
                 None => return Ok(Decision::Unplaced),
             },
         };
+        let graph = &self.jobs.graph;
+        graph.in_scope(&graph.stacks[&graph.rows[slot].stack], &graph.nodes[node].name)?;
         let content = externalise(&mut spec);
         self.jobs.graph.rows[slot].mark_restarts(&mut spec);
         let packed = PackedSpec::new(&spec);

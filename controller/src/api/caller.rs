@@ -1,24 +1,29 @@
 //! Who asks, and whether they may. On the socket it is the user of the connected process, as the kernel says; over the
-//! network whoever has a user's token. Decides that a request without a token, or with too small a role, is refused.
+//! network whoever has a user's token. Decides that a request without a token, with too small a role, or of what the user
+//! does not reach, is refused.
 //!
 //! Absent: which role a request needs (`controller/api/src/route.rs`), which tokens count
-//! (`controller/engine/src/user.rs`), and who may use the socket (`server.rs`).
+//! (`controller/engine/src/user.rs`), what a user reaches (`controller/engine/src/scope.rs`), and who may use the socket
+//! (`server.rs`).
 
 use std::net::IpAddr;
 
-use axum::extract::FromRequestParts;
+use axum::RequestPartsExt as _;
+use axum::extract::{FromRequestParts, RawPathParams};
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use muster_api::route::Operation;
-use muster_api::user::Role;
+use muster_api::route::{Operation, Route};
+use muster_api::user::{Role, Scope};
+use muster_engine::{Refusal, beyond};
 use muster_shared::user_token::UserToken;
 use nix::unistd::{Uid, User};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
-use super::Api;
 use super::error::ApiError;
+use super::node::node_name;
 use super::token::now;
+use super::{Api, stack_name};
 use crate::driver::Caller;
 
 /// The most characters shown of a name that nobody has checked.
@@ -33,9 +38,9 @@ pub(super) enum Peer {
     Remote(IpAddr),
 }
 
-/// What is asked for, and the role that it needs; with each route.
+/// What is asked for; with each route.
 #[derive(Clone, Copy)]
-pub(super) struct Needs(pub Operation, pub Role);
+pub(super) struct Asked(pub Operation, pub Route);
 
 /// The caller at the other end of the socket. A name is looked up, which may take time.
 pub(super) async fn of_socket(stream: &UnixStream) -> Peer {
@@ -54,20 +59,23 @@ impl FromRequestParts<Api> for Api {
 
     /// The API for whoever asks: what is asked of the driver is in the caller's name.
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let (Some(peer), Some(needs)) = (parts.extensions.get::<Peer>(), parts.extensions.get::<Needs>())
+        let (Some(peer), Some(asked)) =
+            (parts.extensions.get::<Peer>().cloned(), parts.extensions.get::<Asked>().copied())
         else {
             return Err(ApiError::internal("the controller does not know who asks for what"));
         };
-        let (caller, role) = match peer {
-            Peer::Local(caller) => (caller.clone(), Role::Admin),
+        let (caller, role, scope) = match peer {
+            Peer::Local(caller) => (caller, Role::Admin, Scope::default()),
             Peer::Remote(address) => {
                 let token = bearer(parts).ok_or_else(|| {
                     ApiError::unauthorized("this needs a user's token: 'muster login', or MUSTER_TOKEN")
                 })?;
-                admitted(api, token, *address, (*needs, parts.uri.path())).await?
+                let names = parts.extract_with_state::<RawPathParams, Api>(api).await;
+                let names = names.map_err(|error| ApiError::invalid(error.to_string()))?;
+                admitted(api, token, address, (asked, parts.uri.path()), &names).await?
             }
         };
-        Ok(Api { driver: api.driver.of(caller), role, ..api.clone() })
+        Ok(Api { driver: api.driver.of(caller), role, scope, ..api.clone() })
     }
 }
 
@@ -78,17 +86,18 @@ fn bearer(parts: &Parts) -> Option<UserToken> {
     if scheme.eq_ignore_ascii_case("bearer") { token.trim().parse().ok() } else { None }
 }
 
-/// The user with this token, if the role is enough.
+/// The user with this token, if the role is enough, and what the path names is within reach.
 async fn admitted(
     api: &Api,
     token: UserToken,
     address: IpAddr,
-    (Needs(operation, needed), path): (Needs, &str),
-) -> Result<(Caller, Role), ApiError> {
+    (Asked(operation, route), path): (Asked, &str),
+    names: &RawPathParams,
+) -> Result<(Caller, Role, Scope), ApiError> {
     let (hash, name) = (token.digest(), token.name.clone());
-    let role = api.driver.query(move |site| site.user_role(&token.name, &hash, now())).await?;
-    let role = match role {
-        Ok(role) => role,
+    let user = api.driver.query(move |site| site.user_role(&token.name, &hash, now())).await?;
+    let (role, scope) = match user {
+        Ok(user) => user,
         Err(why) => {
             let claimed: String = name.chars().take(CLAIMED_MAX).flat_map(char::escape_default).collect();
             let (actor, from) = (format!("unknown ({claimed})"), address.to_string());
@@ -98,10 +107,38 @@ async fn admitted(
         }
     };
     let caller = Caller { actor: name, from: address.to_string(), token: Some(hash) };
-    if role >= needed {
-        return Ok((caller, role));
-    }
-    let why = format!("needs role {}: {} has role {}", needed.as_str(), caller.actor, role.as_str());
+    let why = match reaches(api, &scope, &route, names).await? {
+        _ if role < route.role => {
+            format!("needs role {}: {} has role {}", route.role.as_str(), caller.actor, role.as_str())
+        }
+        Ok(()) => return Ok((caller, role, scope)),
+        Err(refusal) => refusal.to_string(),
+    };
     api.driver.of(caller).not_let_in(format!("{operation:?}"), path, &why);
     Err(ApiError::forbidden(why))
+}
+
+/// Whether a user with this scope reaches what the path names.
+async fn reaches(
+    api: &Api,
+    scope: &Scope,
+    route: &Route,
+    names: &RawPathParams,
+) -> Result<Result<(), Refusal>, ApiError> {
+    if scope.is_whole() {
+        return Ok(Ok(()));
+    }
+    let named = |key: &str| names.iter().find(|(name, _)| *name == key).map(|(_, value)| value.to_owned());
+    let scope = scope.clone();
+    if let Some(stack) = named("stack") {
+        let stack = stack_name(stack)?;
+        Ok(api.driver.query(move |site| site.reaches_stack(&scope, &stack)).await?)
+    } else if let Some(node) = named("node") {
+        let node = node_name(node)?;
+        Ok(api.driver.query(move |site| site.sees_node(&scope, &node)).await?)
+    } else if route.for_parts {
+        Ok(Ok(()))
+    } else {
+        Ok(Err(Refusal::Forbidden(beyond(&scope))))
+    }
 }

@@ -75,6 +75,7 @@ impl From<Refusal> for ApiError {
             Refusal::NotFound(message) => Self::new(Class::NotFound, message),
             Refusal::Conflict(message) => Self::new(Class::Conflict, message),
             Refusal::Invalid(message) => Self::new(Class::Invalid, message),
+            Refusal::Forbidden(message) => Self::forbidden(message),
             Refusal::Unavailable(message) => Self::unavailable(message),
             Refusal::Later { why, after } => Self { retry_after: Some(after), ..Self::unavailable(why) },
         }

@@ -13,10 +13,12 @@ use axum::extract::{Path, Query};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use muster_api::flow::{
-    DeleteFlows, DeviceView, ExplainedFlow, FlowOperationView, FlowView, FlowsBegun, StatsView, TableView,
+    DeleteFlows, DeviceView, ExplainedFlow, FlowError, FlowOperationView, FlowView, FlowsBegun, StatsView,
+    TableView,
 };
 use muster_api::query::{ApplyFlows, FlowList, Guard, Purge, Reconcile, Wait};
-use muster_engine::{Answer, Request};
+use muster_api::user::Scope;
+use muster_engine::{Answer, Request, View};
 use muster_flow::FlowStanding;
 use muster_shared::model::flow::{CONFIRM_TIMEOUT, DeviceName, FlowId, TableCounters};
 use muster_template::ForeignPolicy;
@@ -62,7 +64,14 @@ pub async fn operation(
             _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
         }
     }
-    let view = api.driver.query(move |site| site.flows().operation(id)).await?;
+    let scope = api.scope.clone();
+    let look = move |site: View<'_>| {
+        let mut view = site.flows().operation(id)?;
+        let node = |error: &FlowError| error.device.split('/').next().unwrap_or_default().to_owned();
+        view.errors.retain(|error| is_seen(site, &scope, &node(error)));
+        Some(view)
+    };
+    let view = api.driver.query(look).await?;
     view.map(Json).ok_or_else(|| {
         ApiError::not_found(format!("no operation {id} on flow tables: the newest 1000 that ended are kept"))
     })
@@ -70,7 +79,17 @@ pub async fn operation(
 
 /// GET /v1/devices
 pub async fn devices(api: Api) -> Result<Json<Vec<DeviceView>>, ApiError> {
-    Ok(Json(api.driver.query(|site| site.flows().devices()).await?))
+    let scope = api.scope.clone();
+    let look = move |site: View<'_>| {
+        let mut all = site.flows().devices();
+        all.retain(|device| is_seen(site, &scope, &device.node));
+        all
+    };
+    Ok(Json(api.driver.query(look).await?))
+}
+
+fn is_seen(site: View<'_>, scope: &Scope, node: &str) -> bool {
+    scope.is_whole() || node.parse().is_ok_and(|node| site.sees_node(scope, &node).is_ok())
 }
 
 /// GET /v1/devices/{node}/{bridge}

@@ -44,7 +44,7 @@ use axum::{Extension, Json, Router};
 use muster_api::openapi;
 use muster_api::route::{Method, Operation, ROUTES, Route};
 use muster_api::site::Version;
-use muster_api::user::Role;
+use muster_api::user::{Role, Scope};
 use muster_engine::View;
 use muster_shared::StackName;
 use muster_shared::join::BrokerAccess;
@@ -61,7 +61,7 @@ use crate::link::{Health, LinkHandle, RefusedPackets};
 use crate::pki::Pki;
 use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
-use caller::Needs;
+use caller::Asked;
 use error::ApiError;
 pub use server::{ApiHandle, Socket, SocketError, serve};
 pub use standby::{StandbyConfig, serve_standby};
@@ -138,6 +138,8 @@ struct Api {
     since: OffsetDateTime,
     /// Of whoever asks.
     role: Role,
+    /// What of the site they reach.
+    scope: Scope,
 }
 
 impl Api {
@@ -164,6 +166,7 @@ impl Api {
             stopped,
             since,
             role: Role::Viewer,
+            scope: Scope::default(),
         }
     }
 
@@ -203,8 +206,8 @@ impl Api {
 
 fn router(api: Api) -> Router {
     let with = |router: Router<Api>, (operation, route): &(Operation, Route)| {
-        let needs = Extension(Needs(*operation, route.role));
-        router.route(route.path, serving(*operation, filter(route.method)).layer(needs))
+        let asked = Extension(Asked(*operation, *route));
+        router.route(route.path, serving(*operation, filter(route.method)).layer(asked))
     };
     ROUTES
         .iter()

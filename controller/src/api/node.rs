@@ -35,8 +35,19 @@ pub async fn list(
     asked: Result<Query<NodePage>, QueryRejection>,
 ) -> Result<Json<Vec<NodeView>>, ApiError> {
     let NodePage { selector, limit, marker, facts } = query(asked)?;
-    let selector: Selector = selector.parse().map_err(ApiError::invalid)?;
+    let selector = within(&api, &selector)?;
     views(&api, &selector, marker, super::limit(limit)?, facts).await.map(Json)
+}
+
+/// The nodes that are meant and that the caller reaches.
+fn within(api: &Api, selector: &str) -> Result<Selector, ApiError> {
+    // Alone first: an error is about what the caller wrote.
+    let meant: Selector = selector.parse().map_err(ApiError::invalid)?;
+    match &api.scope.label {
+        None => Ok(meant),
+        Some(label) if selector.trim().is_empty() => label.to_string().parse().map_err(ApiError::invalid),
+        Some(label) => format!("{selector},{label}").parse().map_err(ApiError::invalid),
+    }
 }
 
 /// Queries page by page, so that the driver is not delayed.
@@ -108,7 +119,7 @@ pub async fn count_fleet(
 }
 
 async fn counted(api: &Api, Counted { selector }: Counted) -> Result<FleetCounts, ApiError> {
-    let selector: Selector = selector.parse().map_err(ApiError::invalid)?;
+    let selector = within(api, &selector)?;
     let mut counts = FleetCounts::default();
     let mut after = None;
     loop {
@@ -236,7 +247,9 @@ pub async fn resources(api: Api, Path(name): Path<String>) -> Result<Json<Vec<No
     let node = node_name(name)?;
     // A name that no node has is an error, not an empty list.
     let Json(_) = one(&api, &node).await?;
-    Ok(Json(api.driver.query(move |site| site.resources_on(&node)).await?))
+    let mut all = api.driver.query(move |site| site.resources_on(&node)).await?;
+    all.retain(|resource| api.scope.has_name(&resource.stack));
+    Ok(Json(all))
 }
 
 /// GET /v1/drift: resources with drift.
@@ -249,7 +262,14 @@ pub async fn drift(
         // A name that no node has is an error, not an empty list.
         let Json(_) = one(&api, node).await?;
     }
-    Ok(Json(api.driver.query(move |site| site.drift_views(node.as_ref())).await?))
+    let scope = api.scope.clone();
+    let look = move |site: View<'_>| {
+        let is_seen = |node: &str| node.parse().is_ok_and(|node| site.sees_node(&scope, &node).is_ok());
+        let mut all = site.drift_views(node.as_ref());
+        all.retain(|drift| scope.is_whole() || (scope.has_name(&drift.stack) && is_seen(&drift.node)));
+        all
+    };
+    Ok(Json(api.driver.query(look).await?))
 }
 
 fn facts_view(node: &NodeId, age: Duration, facts: &Facts) -> Result<FactsView, ApiError> {
@@ -303,7 +323,7 @@ async fn find(api: &Api, node: &NodeId, with_facts: bool) -> Result<Json<NodeVie
     Err(ApiError::not_found(format!("no node '{node}'{near}")))
 }
 
-fn node_name(text: String) -> Result<NodeId, ApiError> {
+pub(super) fn node_name(text: String) -> Result<NodeId, ApiError> {
     text.try_into().map_err(|error: muster_shared::id::IdError| ApiError::invalid(error.to_string()))
 }
 

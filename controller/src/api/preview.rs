@@ -22,7 +22,9 @@ pub async fn preview(api: Api, Path(name): Path<String>, body: Body) -> Result<J
         api.driver.query(look).await?
     };
     let held = source::read(&api, body).await?;
-    let asked = Arc::new(source::preview(held, name.clone(), missing, api.reader.clone()).await?);
+    let mut asked = source::preview(held, name.clone(), missing, api.reader.clone()).await?;
+    asked.options.scope.clone_from(&api.scope.label);
+    let asked = Arc::new(asked);
     let view = {
         let asked = Arc::clone(&asked);
         let look = move |site: muster_engine::View<'_>| {

@@ -260,5 +260,6 @@ fn how(asked: stack::Options) -> Result<Options, ApiError> {
             return Err(ApiError::invalid(message));
         }
     };
-    Ok(Options { rollback, require_nodes, delete_first, converge, timeout, max_nodes })
+    // Whose scope it is, the driver knows.
+    Ok(Options { rollback, require_nodes, delete_first, converge, timeout, max_nodes, scope: None })
 }

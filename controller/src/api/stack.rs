@@ -14,7 +14,7 @@ use muster_api::stack::{
     Begun, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView, SteerRollout,
     TemplateView,
 };
-use muster_engine::{Answer, Request};
+use muster_engine::{Answer, Request, View};
 use muster_shared::StackName;
 
 use super::error::ApiError;
@@ -93,7 +93,7 @@ pub async fn rollout(api: Api, Path(name): Path<String>, body: Body) -> Result<J
 }
 
 fn begun(action: &str, answer: Answer) -> Result<Accepted, ApiError> {
-    let Answer::Stack { name, id, traversal, revision, warnings } = answer else {
+    let Answer::Stack { name, id, traversal, revision, warnings, .. } = answer else {
         return Err(ApiError::internal("the engine gave no stack as its answer"));
     };
     let (name, id, action) = (name.to_string(), id.to_string(), action.to_owned());
@@ -110,10 +110,20 @@ pub async fn list(
     let mut views = Vec::new();
     loop {
         let (from, most) = (after.clone(), PAGE.min(limit - views.len()));
-        let page = api.driver.query(move |site| site.stack_page(from.as_ref(), most)).await?;
+        let scope = api.scope.clone();
+        let look = move |site: View<'_>| {
+            let is_within = |name: &StackName| site.reaches_stack(&scope, name).is_ok();
+            let page = site.stack_page(from.as_ref(), most).into_iter();
+            page.map(|view: StackView| {
+                let name: Option<StackName> = view.name.parse().ok();
+                (name.as_ref().is_some_and(is_within), name, view)
+            })
+            .collect::<Vec<_>>()
+        };
+        let page = api.driver.query(look).await?;
         let is_last = page.len() < most;
-        after = page.last().and_then(|view: &StackView| view.name.parse().ok());
-        views.extend(page);
+        after = page.last().and_then(|(_, name, _)| name.clone());
+        views.extend(page.into_iter().filter(|(is_within, ..)| *is_within).map(|(.., view)| view));
         if is_last || views.len() >= limit {
             break;
         }

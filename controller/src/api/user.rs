@@ -8,7 +8,7 @@ use axum::Json;
 use axum::body::Body;
 use axum::extract::Path;
 use axum::http::StatusCode;
-use muster_api::user::{CallerView, CreateUser, UserCreated, UserRevoked, UserRow};
+use muster_api::user::{CallerView, CreateUser, Scope, UserCreated, UserRevoked, UserRow};
 use muster_engine::Request;
 use muster_engine::record::UserRecord;
 use muster_shared::user_token::UserToken;
@@ -23,12 +23,13 @@ const TTL_MAX: u64 = 365 * 86_400;
 
 /// GET /v1/caller
 pub async fn caller(api: Api) -> Json<CallerView> {
-    Json(CallerView { name: api.driver.caller().actor.clone(), role: api.role })
+    let Scope { label, stacks } = api.scope;
+    Json(CallerView { name: api.driver.caller().actor.clone(), role: api.role, scope: label, stacks })
 }
 
 /// POST /v1/users
 pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<UserCreated>), ApiError> {
-    let CreateUser { name, role, ttl } = source::json(&api, body).await?;
+    let CreateUser { name, role, ttl, scope: label, stacks } = source::json(&api, body).await?;
     if !(1..=TTL_MAX).contains(&ttl) {
         return Err(ApiError::invalid(format!("a user's token is good for 1 to {TTL_MAX} s")));
     }
@@ -40,7 +41,8 @@ pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<UserCreate
     let secret = random().map_err(|error: NoRandom| ApiError::internal(error.to_string()))?;
     let token = UserToken { name: name.clone(), ca_fingerprint, secret };
     let expires = now() + ttl;
-    let user = UserRecord { name: name.clone(), role, secret_hash: token.digest(), expires };
+    let scope = Scope { label, stacks };
+    let user = UserRecord { name: name.clone(), role, scope, secret_hash: token.digest(), expires };
     api.driver.request(Request::NewUser { user, wall: now() }).await?;
     let created = UserCreated { name, token: token.to_string(), expires: rfc3339(expires) };
     Ok((StatusCode::CREATED, Json(created)))

@@ -127,6 +127,16 @@ impl Audit {
         }
     }
 
+    /// A request that its caller may not make: the journal has it, and the next commit, if the minute has room.
+    pub fn refused(&mut self, caller: &Caller, request: &Request, refusal: &Refusal, now: MonoTime) {
+        let Some(asked) = Asked::new(caller, request) else { return };
+        let record = asked.record(&Err(refusal.clone()));
+        log(&record);
+        if self.has_room(Kind::User(caller.actor.clone()), now) {
+            self.not_let_in.push_back(record);
+        }
+    }
+
     /// The rows of those who were not let in since the last commit.
     pub fn take_not_let_in(&mut self) -> VecDeque<AuditRecord> {
         std::mem::take(&mut self.not_let_in)
@@ -188,9 +198,10 @@ impl Asked {
     fn record(&self, answer: &Result<Answer, Refusal>) -> AuditRecord {
         let Self { caller: Caller { actor, from, .. }, action, target, what, .. } = self;
         let (what, result) = match answer {
-            Ok(Answer::Stack { revision, .. }) if *revision > 0 => {
-                let comma = if what.is_empty() { "" } else { ", " };
-                (format!("revision {revision}{comma}{what}"), "ok".to_owned())
+            Ok(Answer::Stack { revision, difference, .. }) if *revision > 0 => {
+                let revision = format!("revision {revision}");
+                let parts = [revision.as_str(), what, difference].into_iter().filter(|part| !part.is_empty());
+                (short(parts.collect::<Vec<_>>().join(", "), TEXT_MAX), "ok".to_owned())
             }
             Ok(Answer::Flows { operation, rules, .. }) => {
                 (format!("operation {operation}: {rules} rules"), "ok".to_owned())
@@ -250,7 +261,8 @@ fn meaning(request: &Request) -> Option<(&'static str, String, String)> {
         }
         Request::RevokeToken { id } => row("node token-revoke", &TokenId(*id), nothing()),
         Request::NewUser { user, .. } => {
-            row("user create", &user.name, format!("role {}", user.role.as_str()))
+            let of = if user.scope.is_whole() { nothing() } else { format!(", {}", user.scope) };
+            row("user create", &user.name, format!("role {}{of}", user.role.as_str()))
         }
         Request::RevokeUser { name } => row("user revoke", name, nothing()),
         Request::Join(JoinAsk { name, agent_version, .. }) => {

@@ -7,6 +7,7 @@ mod read_only;
 
 use std::sync::{Arc, Mutex};
 
+use muster_api::user::Scope;
 use muster_engine::record::{Change, UserRecord};
 use muster_engine::{EnvironmentText, Hook, Limits, NewToken, Options, Source, SourceText, Starts};
 use muster_shared::Epoch;
@@ -63,7 +64,7 @@ fn a_token_must_count_still_when_its_request_is_taken_up() {
     let mut bench = Bench::new();
     let user = |name: &str, secret_hash| {
         let (name, role, expires) = (name.to_owned(), muster_api::user::Role::Operator, u64::MAX);
-        UserRecord { name, role, secret_hash, expires }
+        UserRecord { name, role, scope: Scope::default(), secret_hash, expires }
     };
     bench.turn(Request::NewUser { user: user("ben", [1; 32]), wall: 0 }).unwrap();
     let ben = || Caller { actor: "ben".into(), from: "192.0.2.9".into(), token: Some([1; 32]) };
@@ -73,6 +74,43 @@ fn a_token_must_count_still_when_its_request_is_taken_up() {
     assert!(matches!(&refused, Err(Refusal::Conflict(why)) if why.contains("revoked")), "{refused:?}");
     let actors: Vec<String> = bench.audit().into_iter().map(|row| row.actor).collect();
     assert_eq!(actors[actors.len() - 3..], ["anna", "ben", "anna"]);
+}
+
+/// The name of a stack that is created comes with the body.
+#[test]
+fn what_a_user_does_not_reach_is_refused_when_it_is_taken_up() {
+    let mut bench = Bench::new();
+    let scope = Scope { label: Some("rack=r1".parse().unwrap()), stacks: Some("web-*".into()) };
+    let user = UserRecord {
+        name: "ben".into(),
+        role: muster_api::user::Role::Operator,
+        scope,
+        secret_hash: [1; 32],
+        expires: u64::MAX,
+    };
+    bench.turn(Request::NewUser { user, wall: 0 }).unwrap();
+    let ben = || Caller { actor: "ben".into(), from: "192.0.2.9".into(), token: Some([1; 32]) };
+    let create = |name: &str| Request::Create {
+        name: name.parse().unwrap(),
+        source: Source::nothing(),
+        options: Options::default(),
+    };
+    let refused = bench.turn_of(ben(), create("db")).unwrap_err();
+    assert!(matches!(&refused, Refusal::Forbidden(why) if why.contains("stacks web-*")), "{refused:?}");
+    bench.turn_of(ben(), create("web-1")).unwrap();
+    let rows: Vec<(String, String, bool)> = bench
+        .audit()
+        .into_iter()
+        .map(|row| (row.actor, row.target, row.result == "ok"))
+        .filter(|(actor, ..)| actor == "ben")
+        .collect();
+    let row = |target: &str, is_ok| ("ben".to_owned(), target.to_owned(), is_ok);
+    assert_eq!(rows, [row("db", false), row("web-1", true)]);
+    // The stack keeps the label of whoever made it.
+    let other = Scope { label: Some("rack=r2".parse().unwrap()), stacks: None };
+    let reach = |scope: &Scope| bench.driver.turns.view().reaches_stack(scope, &"web-1".parse().unwrap());
+    assert!(reach(&other).is_err());
+    assert!(reach(&Scope { label: Some("rack=r1".parse().unwrap()), stacks: None }).is_ok());
 }
 
 /// The store knows each name once.

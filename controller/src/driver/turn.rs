@@ -232,7 +232,11 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
         self.next_id += 1;
         self.audit.opens(self.next_id, caller, &request);
-        self.engine.handle(now, Input::Request { id: self.next_id, request: Box::new(request) });
+        let input = Input::Request { id: self.next_id, request: Box::new(request) };
+        match caller {
+            Some(caller) => self.engine.handle_of(now, &caller.actor, input),
+            None => self.engine.handle(now, input),
+        }
         Ok(self.next_id)
     }
 
@@ -240,6 +244,14 @@ impl<S: Store, O: Outbox> Turns<S, O> {
     pub(super) fn not_let_in(&mut self, now: MonoTime, who: &NotLetIn) {
         if self.read_only.is_none() {
             self.audit.not_let_in(who, now);
+        }
+    }
+
+    /// Notes a request that its caller may not make.
+    pub(super) fn refused(&mut self, now: MonoTime, caller: &Caller, request: &Request, refusal: &Refusal) {
+        match self.read_only {
+            None => self.audit.refused(caller, request, refusal, now),
+            Some(_) => log_refusal(caller, request, refusal),
         }
     }
 

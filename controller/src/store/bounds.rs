@@ -191,7 +191,15 @@ mod tests {
             let mut store = place.open().within(Bounds { events: 20, ..Bounds::default() }).unwrap();
             let event = |number| {
                 let (action, status, reason) = ("CREATE", "COMPLETE", "".into());
-                Change::Event(EventRecord { stack: 1, number, resource: None, action, status, reason })
+                Change::Event(EventRecord {
+                    stack: 1,
+                    number,
+                    resource: None,
+                    action,
+                    status,
+                    reason,
+                    actor: None,
+                })
             };
             store.commit(&mut (1..=99).map(event), &[]).unwrap();
             let kept = "SELECT min(number), max(number) FROM events";

@@ -16,6 +16,7 @@ use super::sealed::{
 use super::sql::{Damage, Db, FromValue, Row, ValueRef, values};
 use super::write::SPEC_VERSION;
 use super::{Database, Store as _, StoreError, corrections, meta, schema};
+use muster_api::user::NodeLabel;
 use muster_engine::cause::Cause;
 use muster_engine::notes::Notes;
 use muster_engine::record::{
@@ -178,7 +179,12 @@ fn stack(row: &Row<'_>, key: &DataKey) -> Result<StackRecord, Damage> {
             .map_err(|e| Damage::of_column("hidden_digests", e))?,
         events: row.get::<u64>("events")?.max(row.get("last_event")?),
         failures: json(row, "failures")?,
+        scope: row.get::<Option<String>>("scope")?.map(|text| label(&text)).transpose()?,
     })
+}
+
+pub(super) fn label(text: &str) -> Result<NodeLabel, Damage> {
+    text.parse().map_err(|error| Damage::of_column("scope", error))
 }
 
 /// A row's columns in the order of their select: a million rows are not looked at by name.

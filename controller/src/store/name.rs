@@ -109,6 +109,7 @@ mod tests {
             action: "CREATE",
             status: "FAILED",
             reason: "secret".into(),
+            actor: None,
         };
         let rows = [
             (Change::Revision(revision), "revision 2 of stack 5", 6000),

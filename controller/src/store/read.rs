@@ -138,7 +138,7 @@ impl Reader {
         self.with(|db| {
             let order = if before.is_some() { "DESC" } else { "ASC" };
             let sql = format!(
-                "SELECT number, time, resource, physical_id, action, status, reason FROM events
+                "SELECT number, time, resource, physical_id, action, status, reason, actor FROM events
                  WHERE stack_id = ?1 AND number > ?2 AND number < ?4 ORDER BY number {order} LIMIT ?3"
             );
             let limit = i64::try_from(limit).unwrap_or(i64::MAX);
@@ -152,6 +152,7 @@ impl Reader {
                     action: row.get(4)?,
                     status: row.get(5)?,
                     reason: row.get(6)?,
+                    actor: row.get(7)?,
                 })
             })
         })

@@ -32,7 +32,8 @@ CREATE TABLE stacks (
     hidden_digests BYTEA NOT NULL,   -- sealed JSON: digests of hidden parameters that may not change, by parameter
     converge       BIGINT NOT NULL,  -- 1: every resource gets a job in the operation
     timed_out      BIGINT NOT NULL,  -- 1: the operation had its time
-    entering       BIGINT NOT NULL   -- 1: a start begins the operation again, because not all of its rows are here
+    entering       BIGINT NOT NULL,  -- 1: a start begins the operation again, because not all of its rows are here
+    scope          TEXT              -- k=v: all nodes of the stack have this label; NULL: any node
 );
 
 CREATE TABLE revisions (
@@ -163,7 +164,9 @@ CREATE TABLE users (
     name        TEXT COLLATE "C" PRIMARY KEY,
     role        TEXT NOT NULL,        -- viewer, operator, admin
     secret_hash BYTEA NOT NULL,
-    expires     BIGINT NOT NULL       -- seconds since 1970
+    expires     BIGINT NOT NULL,      -- seconds since 1970
+    scope       TEXT,                 -- k=v: of nodes
+    stacks      TEXT                  -- pattern of stacks' names
 );
 
 CREATE TABLE contents (
@@ -187,6 +190,7 @@ CREATE TABLE events (
     action      TEXT NOT NULL,
     status      TEXT NOT NULL,
     reason      TEXT NOT NULL,
+    actor       TEXT,               -- who asked for it; NULL: it follows from what happened
     PRIMARY KEY (stack_id, number)
 );
 

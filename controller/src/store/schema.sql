@@ -29,7 +29,8 @@ CREATE TABLE stacks (
     hidden_digests TEXT NOT NULL,     -- sealed JSON: digests of hidden parameters that may not change, by parameter
     converge       INTEGER NOT NULL,  -- 1: every resource gets a job in the operation
     timed_out      INTEGER NOT NULL,  -- 1: the operation had its time
-    entering       INTEGER NOT NULL   -- 1: a start begins the operation again, because not all of its rows are here
+    entering       INTEGER NOT NULL,  -- 1: a start begins the operation again, because not all of its rows are here
+    scope          TEXT               -- k=v: all nodes of the stack have this label; NULL: any node
 );
 
 CREATE TABLE revisions (
@@ -160,7 +161,9 @@ CREATE TABLE users (
     name        TEXT PRIMARY KEY,
     role        TEXT NOT NULL,        -- viewer, operator, admin
     secret_hash BLOB NOT NULL,
-    expires     INTEGER NOT NULL       -- seconds since 1970
+    expires     INTEGER NOT NULL,      -- seconds since 1970
+    scope       TEXT,                  -- k=v: of nodes
+    stacks      TEXT                   -- pattern of stacks' names
 ) WITHOUT ROWID;
 
 CREATE TABLE contents (
@@ -184,6 +187,7 @@ CREATE TABLE events (
     action      TEXT NOT NULL,
     status      TEXT NOT NULL,
     reason      TEXT NOT NULL,
+    actor       TEXT,               -- who asked for it; NULL: it follows from what happened
     PRIMARY KEY (stack_id, number)
 ) WITHOUT ROWID;
 

@@ -39,7 +39,15 @@ fn a_change_that_is_refused_is_named_without_its_content() {
         let mut store = place.open();
         let event = |reason: &str| {
             let (action, status, reason) = ("CREATE", "COMPLETE", reason.into());
-            Change::Event(EventRecord { stack: 1, number: 4, resource: None, action, status, reason })
+            Change::Event(EventRecord {
+                stack: 1,
+                number: 4,
+                resource: None,
+                action,
+                status,
+                reason,
+                actor: None,
+            })
         };
         let mut twice = [event("harmless"), event("s3cret")].into_iter();
         let error = store.commit(&mut twice, &[]).unwrap_err();

@@ -2,18 +2,26 @@
 //!
 //! Absent: which tokens count (`controller/engine/src/user.rs`).
 
-use muster_api::user::Role;
+use muster_api::user::{Role, Scope};
 use muster_engine::record::UserRecord;
 
 use super::StoreError;
 use super::database::int;
+use super::load::label;
 use super::sql::{Damage, Db, upsert, values};
 
 pub(super) fn put(db: &Db, user: &UserRecord) -> Result<(), StoreError> {
-    let UserRecord { name, role, secret_hash, expires } = user;
+    let UserRecord { name, role, scope: Scope { label, stacks }, secret_hash, expires } = user;
     db.execute(
-        upsert!("users", ["name"], ["role", "secret_hash", "expires"]),
-        values![name, role.as_str(), *secret_hash, int(*expires)],
+        upsert!("users", ["name"], ["role", "secret_hash", "expires", "scope", "stacks"]),
+        values![
+            name,
+            role.as_str(),
+            *secret_hash,
+            int(*expires),
+            label.as_ref().map(ToString::to_string),
+            stacks.clone()
+        ],
     )
 }
 
@@ -22,11 +30,17 @@ pub(super) fn remove(db: &Db, name: &str) -> Result<(), StoreError> {
 }
 
 pub(super) fn load(db: &Db) -> Result<Vec<UserRecord>, StoreError> {
-    db.all("SELECT name, role, secret_hash, expires FROM users ORDER BY name", values![], |row| {
-        let role: String = row.get(1)?;
-        let role: Role = role.parse().map_err(|error| Damage::of_column("role", error))?;
-        Ok(UserRecord { name: row.get(0)?, role, secret_hash: row.get(2)?, expires: row.get(3)? })
-    })
+    db.all(
+        "SELECT name, role, secret_hash, expires, scope, stacks FROM users ORDER BY name",
+        values![],
+        |row| {
+            let role: String = row.get(1)?;
+            let role: Role = role.parse().map_err(|error| Damage::of_column("role", error))?;
+            let text: Option<String> = row.get(4)?;
+            let scope = Scope { label: text.map(|text| label(&text)).transpose()?, stacks: row.get(5)? };
+            Ok(UserRecord { name: row.get(0)?, role, scope, secret_hash: row.get(2)?, expires: row.get(3)? })
+        },
+    )
 }
 
 #[cfg(test)]
@@ -43,6 +57,10 @@ mod tests {
             let user = |name: &str, role, secret| UserRecord {
                 name: name.to_owned(),
                 role,
+                scope: Scope {
+                    label: (secret > 1).then(|| "rack=r1".parse().unwrap()),
+                    stacks: (secret > 2).then(|| "web-*".to_owned()),
+                },
                 secret_hash: [secret; 32],
                 expires: 7,
             };

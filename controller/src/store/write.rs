@@ -165,7 +165,7 @@ fn put_stack(db: &Db, key: &DataKey, stack: &StackRecord, now: &str) -> Result<(
     let (outputs, hidden_digests) = (json(&stack.outputs), json(&stack.hidden_digests));
     db.prepare(
         "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17, ?18, ?19,
-             ?20, ?21)
+             ?20, ?21, ?22)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
              timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
              updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17, hidden_digests = ?18,
@@ -193,6 +193,7 @@ fn put_stack(db: &Db, key: &DataKey, stack: &StackRecord, now: &str) -> Result<(
         stack.converge,
         stack.timed_out,
         stack.entering,
+        stack.scope.as_ref().map(ToString::to_string),
     ])?;
     for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {
         meta::raise(db, key, int(value))?;
@@ -399,7 +400,7 @@ fn put_progress(db: &Db, key: &DataKey, p: &ProgressRecord, steady: i64) -> Resu
 
 fn put_event(db: &Db, event: &EventRecord, now: &str, bounds: &Bounds) -> Result<(), StoreError> {
     let (resource, physical) = event.resource.as_ref().map(|(name, id)| (&**name, id.to_string())).unzip();
-    db.prepare("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?.execute(values![
+    db.prepare("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?.execute(values![
         int(event.stack),
         int(event.number),
         now,
@@ -408,6 +409,7 @@ fn put_event(db: &Db, event: &EventRecord, now: &str, bounds: &Bounds) -> Result
         event.action,
         event.status,
         event.reason,
+        event.actor.as_deref(),
     ])?;
     if let Some(below) = bounds.cut(event.number) {
         db.execute(

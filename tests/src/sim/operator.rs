@@ -80,6 +80,7 @@ impl Operators {
             converge: self.dice.one_in(8),
             timeout: Duration::from_secs(*self.dice.pick(&[5, 20, 60, 180, 600])),
             max_nodes: None,
+            scope: None,
         }
     }
 }

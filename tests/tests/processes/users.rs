@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use muster_api::user::Role;
 use muster_shared::user_token::UserToken;
 use muster_testbed::{Namespace, Ran, Running, command, eventually};
-use muster_tests::site::{Site, binary};
-use serde_json::Value;
+use muster_tests::site::{Agent, Place, Site, binary, template_of_a_file};
+use serde_json::{Value, json};
 
 const TEMPLATE: &str = "heat_template_version: 2018-08-31\noutputs: {said: {value: hello}}\n";
 
@@ -94,6 +94,8 @@ fn users_with_roles_work_from_another_machine() {
     let template = desk.file("web.yaml", TEMPLATE);
     desk.muster(&["stack", "create", "web", "-t", &template, "--wait"]).expect(0);
     assert_eq!(names(&desk.json(&["stack", "list"])), ["web"]);
+    let events = desk.json(&["stack", "events", "web"]);
+    assert_eq!(events[0]["actor"], "anna");
     desk.muster(&["user", "list"]).refused(1, &["needs role admin"]);
     desk.muster(&["user", "create", "mallory", "--role", "admin"]).refused(1, &["needs role admin"]);
 
@@ -171,6 +173,74 @@ fn users_with_roles_work_from_another_machine() {
     assert!(!site.controller.log().contains(secret));
 }
 
+/// Others' stacks and nodes are neither seen nor changed.
+#[test]
+fn a_user_with_a_scope_works_on_that_part() {
+    let mut site = Site::in_namespace();
+    let (hub, url) = (Namespace::HUB, format!("https://{}:8443", Namespace::HUB));
+    site.configure(&format!("[controller]\napi = '{hub}:8443'\naddresses = ['{hub}:8883']\n"));
+    site.kill();
+    site.restart();
+    let (one, two) = (site.hub().server(2), site.hub().server(3));
+    let place = |server| Place { namespace: Some(server), ..Place::default() };
+    let (mine, other) = (site.join_at("web-1", place(&one)), site.join_at("web-2", place(&two)));
+    site.ok(&["node", "label", "web-1", "rack=r1"]);
+    let template = |agent: &Agent| site.file(&template_of_a_file(&agent.name, &agent.file("motd")));
+    let (on_mine, on_other) = (template(&mine), template(&other));
+    site.ok(&["stack", "create", "web-others", "-t", &on_other, "-P", "text=others", "--wait"]);
+    let token = |rest: &[&str]| site.ok(&[&["user", "create"], rest].concat()).trim().to_owned();
+    let ben = token(&["ben", "--role", "operator", "--scope", "rack=r1", "--stacks", "web-*"]);
+    site.muster(&["user", "create", "x", "--role", "admin", "--scope", "a=b"]).refused(2, &["--scope"]);
+    site.muster(&["user", "create", "x", "--role", "viewer", "--scope", "a"]).refused(2, &["k=v"]);
+    site.muster(&["user", "create", "x", "--role", "viewer", "--stacks", "a b"]).refused(2, &["--stacks"]);
+    let listed = site.json(&["user", "list"]);
+    assert_eq!((&listed[0]["scope"], &listed[0]["stacks"]), (&json!("rack=r1"), &json!("web-*")));
+
+    let machine = site.hub().server(9);
+    let desk = Desk::new(&machine, &site, "ben");
+    desk.muster(&["login", &url, "--token-file", &desk.file("token", &ben)]).expect(0);
+    assert_eq!(names(&desk.json(&["node", "list"])), ["web-1"]);
+    assert_eq!(names(&desk.json(&["stack", "list"])), Vec::<&str>::new());
+    let create = |name: &str, template: &str| {
+        desk.muster(&[
+            "stack",
+            "create",
+            name,
+            "-t",
+            &desk.file("t.yaml", &fs::read_to_string(template).unwrap()),
+            "-P",
+            "text=mine",
+            "--wait",
+        ])
+    };
+    create("web-mine", &on_other).refused(1, &["web-2", "rack=r1"]);
+    create("db", &on_mine).refused(1, &["'db' is outside your scope", "stacks web-*"]);
+    create("web-mine", &on_mine).expect(0);
+    assert_eq!(names(&desk.json(&["stack", "list"])), ["web-mine"]);
+    desk.muster(&["stack", "show", "web-others"]).refused(1, &["outside your scope"]);
+    desk.muster(&["stack", "delete", "web-others"]).refused(1, &["outside your scope"]);
+    desk.muster(&["node", "show", "web-2"]).refused(1, &["outside your scope"]);
+    desk.muster(&["node", "maintenance", "web-2", "on"]).refused(1, &["outside your scope"]);
+    desk.muster(&["node", "remove", "web-1"]).refused(1, &["all of the site"]);
+    desk.muster(&["intent", "list"]).refused(1, &["all of the site"]);
+    desk.muster(&["audit"]).refused(1, &["all of the site"]);
+    desk.muster(&["status"]).expect(0);
+
+    // The stack stays in the rack, also where an admin updates it, and after a restart.
+    site.kill();
+    site.restart();
+    site.muster(&["stack", "update", "web-mine", "-t", &on_other, "-P", "text=mine"])
+        .refused(1, &["web-2", "rack=r1"]);
+    desk.muster(&["stack", "delete", "web-mine", "--wait"]).expect(0);
+    assert_eq!(mine.content("motd"), None);
+    let rows = site.json(&["audit", "--user", "ben"]);
+    let refused = |target: &str| {
+        let mut rows = rows.as_array().unwrap().iter();
+        rows.any(|row| row["target"] == target && row["result"].as_str().unwrap().starts_with("refused:"))
+    };
+    assert!(refused("db") && refused("/v1/stacks/web-others") && refused("/v1/nodes/web-2"), "{rows:#}");
+}
+
 /// Every request of the API needs a token that counts, but those that say what the API is; and its role.
 #[test]
 fn without_a_token_there_is_nothing_to_see() {
@@ -203,6 +273,9 @@ fn without_a_token_there_is_nothing_to_see() {
     });
     let users = [("vic", Role::Viewer), ("otto", Role::Operator), ("ada", Role::Admin)];
     let users = users.map(|(name, role)| (bearer(&token(name, role.as_str(), "1h")), role));
+    // Nothing in a path below is in this part of the site.
+    let part = ["user", "create", "part", "--role", "operator", "--scope", "rack=r1", "--stacks", "web-*"];
+    let part = bearer(site.ok(&part).trim());
     let strangers = [
         "x: y".to_owned(),
         "authorization: Basic cm9vdDo=".to_owned(),
@@ -214,7 +287,7 @@ fn without_a_token_there_is_nothing_to_see() {
     for (operation, route) in muster_api::route::ROUTES {
         let (method, path) =
             (format!("{:?}", route.method).to_uppercase(), route.path.replace(['{', '}'], ""));
-        let headers = strangers.iter().chain(users.iter().map(|(header, _)| header));
+        let headers = strangers.iter().chain(users.iter().map(|(header, _)| header)).chain([&part]);
         let requests: Vec<_> = headers.map(|header| (&*method, &*path, &**header)).collect();
         let statuses = ask(&requests);
         let (of_strangers, of_users) = statuses.split_at(strangers.len());
@@ -222,6 +295,8 @@ fn without_a_token_there_is_nothing_to_see() {
             open.push(format!("{operation:?}"));
             continue;
         }
+        let is_refused = of_users[users.len()] == "403";
+        assert_eq!(is_refused, !route.for_parts, "{operation:?} for a part of the site");
         for ((_, role), status) in users.iter().zip(of_users) {
             assert_ne!(status, "401", "{operation:?} {role:?}");
             assert_eq!(status == "403", *role < route.role, "{operation:?} {role:?}: {status}");

@@ -13,12 +13,13 @@ use crate::pages::List;
 use crate::progress::note;
 use crate::wait::{get_patiently, is_gone};
 
-const COLUMNS: [Column<EventRow>; 6] = [
+const COLUMNS: [Column<EventRow>; 7] = [
     ("TIME", |event| cell(&event.time)),
     ("NUMBER", |event| cell(&event.number)),
     ("RESOURCE", |event| cell(&event.resource)),
     ("ACTION", |event| cell(&event.action)),
     ("STATUS", |event| cell(&event.status)),
+    ("BY", |event| cell(&event.actor)),
     ("REASON", |event| cell(&event.reason)),
 ];
 

@@ -32,13 +32,14 @@ async fn page(visitor: &Visitor, name: &str, query: &EventsQuery) -> Result<Page
             when(&event.time),
             text(event.resource.as_deref().unwrap_or("the stack")),
             html! { (event.action) " " (badge(&event.status)) },
+            text(event.actor.as_deref().unwrap_or_default()),
             text(&event.reason),
         ]
     };
     let next = events.last().filter(|_| events.len() == ROWS);
     let content = html! {
         p { "Of " (stack_link(name)) }
-        (table("The newest first", &["Number", "Time", "Of", "State", "Reason"], &events.iter().map(row).collect::<Vec<_>>()))
+        (table("The newest first", &["Number", "Time", "Of", "State", "By", "Reason"], &events.iter().map(row).collect::<Vec<_>>()))
         (more(next.map(|last| format!("{}/events?before={}", path(["console", "stacks", name]), last.number))))
     };
     Ok(Page { section: Section::Stacks, title: format!("Events of {name}"), is_live: true, content })

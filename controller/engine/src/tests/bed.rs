@@ -24,6 +24,8 @@ pub struct Tables {
     pub events: Vec<String>,
     /// Reasons of all events.
     pub reasons: Vec<String>,
+    /// Who asked for what the events tell of.
+    pub actors: Vec<Option<String>>,
     pub writes: usize,
 }
 
@@ -34,6 +36,7 @@ impl Tables {
             let name = event.resource.as_ref().map_or("stack", |(name, _)| name);
             self.events.push(format!("{name} {}_{}", event.action, event.status));
             self.reasons.push(event.reason.to_string());
+            self.actors.push(event.actor.as_deref().map(str::to_owned));
         }
         self.kept.apply(change);
     }

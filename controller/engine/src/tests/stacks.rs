@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::bed::{Bed, files, node, options, parse, stack, template};
-use crate::{Answer, Options, Refusal, Request, SourceText};
+use crate::{Answer, Input, Options, Refusal, Request, SourceText};
 
 const THREE: &str = "
     a: x=1
@@ -298,4 +298,59 @@ fn the_graph_shows_rows_of_both_roles_and_what_needs_what() {
     let mut wanted = [(new.id.as_str(), b.id.as_str()), (old.id.as_str(), b.id.as_str())];
     wanted.sort_unstable();
     assert_eq!(needs, wanted, "while its job is out, b needs what it will need and what it needed");
+}
+
+#[test]
+fn events_name_who_asked_and_not_what_followed() {
+    let mut bed = Bed::new(1);
+    let anna = |bed: &mut Bed, request: Request| {
+        bed.engine.handle_of(bed.now, "anna", Input::Request { id: 900, request: Box::new(request) });
+        bed.input(Input::Timeout);
+    };
+    let create = |source| Request::Create { name: stack(), source, options: options() };
+    anna(&mut bed, create(template("a: x=1")));
+    bed.idle();
+    let told = |bed: &mut Bed| {
+        let tables = &mut bed.tables;
+        std::mem::take(&mut tables.events)
+            .into_iter()
+            .zip(std::mem::take(&mut tables.actors))
+            .collect::<Vec<_>>()
+    };
+    let by = |event: &str, actor: Option<&str>| (event.to_owned(), actor.map(str::to_owned));
+    let all = told(&mut bed);
+    assert_eq!(all.first(), Some(&by("stack CREATE_IN_PROGRESS", Some("anna"))));
+    assert_eq!(all.last(), Some(&by("stack CREATE_COMPLETE", None)), "{all:?}");
+    bed.update(template("a: x=2")).unwrap();
+    bed.idle();
+    assert!(told(&mut bed).iter().all(|(_, actor)| actor.is_none()), "nobody is named for the one before");
+    // The revision that a rollback goes to is read first.
+    bed.slow = true;
+    anna(&mut bed, Request::Rollback { name: stack(), to: Some(1) });
+    bed.read();
+    bed.idle();
+    let all = told(&mut bed);
+    assert_eq!(all.first(), Some(&by("stack ROLLBACK_IN_PROGRESS", Some("anna"))), "{all:?}");
+}
+
+#[test]
+fn an_operation_says_by_name_what_it_changes() {
+    let mut bed = Bed::new(1);
+    let difference = |bed: &mut Bed, lines: &str| {
+        let source = template(lines);
+        let answer = if bed.view().is_none() { bed.create(source) } else { bed.update(source) };
+        let Ok(Answer::Stack { difference, .. }) = answer else { panic!("{answer:?}") };
+        bed.idle();
+        difference
+    };
+    let many: String = (0..12).map(|n| format!("m{n:02}: x=1\n")).collect();
+    assert_eq!(difference(&mut bed, "a: x=1\nb: x=@a.x | a"), "adds a, b");
+    // What b has of a may change, and its definition does not.
+    assert_eq!(difference(&mut bed, "a: x=2\nb: x=@a.x | a"), "changes a");
+    assert_eq!(difference(&mut bed, "a: x=2\nb: x=@a.x | a"), "");
+    assert_eq!(difference(&mut bed, "a: x=3\nc: x=1"), "adds c; changes a; removes b");
+    assert_eq!(
+        difference(&mut bed, &many),
+        "adds m00, m01, m02, m03, m04, m05, m06, m07, m08, m09 and 2 more; removes a, c"
+    );
 }

@@ -26,7 +26,7 @@ fn open(place: &Place, key_file: &Path, term: Term) -> Result<Database, StoreErr
 
 fn commit(store: &mut Database, number: u64) -> Result<(), StoreError> {
     let (action, status, reason) = ("CREATE", "COMPLETE", "".into());
-    let event = EventRecord { stack: 1, number, resource: None, action, status, reason };
+    let event = EventRecord { stack: 1, number, resource: None, action, status, reason, actor: None };
     store.commit(&mut std::iter::once(Change::Event(event)), &[])
 }
 

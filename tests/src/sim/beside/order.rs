@@ -163,7 +163,7 @@ mod tests {
 
     fn event(number: u64) -> Change {
         let (action, status, reason) = ("CREATE", "COMPLETE", "".into());
-        Change::Event(EventRecord { stack: 1, number, resource: None, action, status, reason })
+        Change::Event(EventRecord { stack: 1, number, resource: None, action, status, reason, actor: None })
     }
 
     fn removed(id: u64) -> Change {

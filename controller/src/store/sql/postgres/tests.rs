@@ -27,7 +27,7 @@ fn open(url: &str, key_file: &Path) -> Result<Database, StoreError> {
 
 fn event(number: u64) -> Change {
     let (action, status, reason) = ("CREATE", "COMPLETE", "".into());
-    Change::Event(EventRecord { stack: 1, number, resource: None, action, status, reason })
+    Change::Event(EventRecord { stack: 1, number, resource: None, action, status, reason, actor: None })
 }
 
 fn commit(store: &mut Database, number: u64) -> Result<(), StoreError> {

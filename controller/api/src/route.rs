@@ -253,7 +253,7 @@ routes! {
         .query::<query::Trace>().answers::<TraceView>();
     WatchIntents: post("/v1/watch/intents", "Says how intents stand as soon as nothing of them is under way")
         .query::<query::WatchIntents>().takes::<IntentKeys>().answers::<IntentsWatched>().for_viewers();
-    ShowTopology: get("/v1/topology", "Shows the network").query::<query::Topology>().answers::<TopologyView>();
+    ShowTopology: get("/v1/topology", "Shows the network").query::<query::Topology>().answers::<TopologyView>().for_parts();
     ShowStatus: get("/v1/status", "Shows the site at a glance").answers::<StatusView>().for_parts();
     ListHeld: get("/v1/restore", "Lists what agents hold and a restored store does not know")
         .query::<query::HeldOn>().answers::<Vec<HeldView>>();

@@ -9,6 +9,8 @@ use crate::rows::Rows;
 
 /// Names of each kind. The number of others is told.
 const NAMES_MAX: usize = 10;
+/// Of more resources, definitions are not compared again: that would hold up the turn.
+const COMPARED_MAX: usize = 10_000;
 
 /// Names, and how many there are.
 #[derive(Default)]
@@ -33,17 +35,27 @@ impl Names {
 }
 
 impl Plan {
-    /// `adds a, b; changes c; removes d and 7 more`. Empty: no definition changes.
+    /// `adds a, b; changes c; removes d and 7 more`. Empty: no definition changes. Of very many resources, those that
+    /// are visited count as changed.
     pub fn difference(&self, rows: &Rows, tree: &Tree) -> String {
         let (mut adds, mut changes, mut removes) = (Names::default(), Names::default(), Names::default());
+        let mut compared = 0;
         for (index, slot) in self.chosen.iter().enumerate().filter(|(index, _)| self.dirty[*index]) {
-            match slot.map(|slot| rows[slot].definition) {
+            match slot.map(|slot| &rows[slot]) {
                 None => adds.add(tree.name(index)),
-                Some(definition) if definition != tree.definition(index) => changes.add(tree.name(index)),
-                Some(_) => {}
+                Some(row) if !row.applied && !row.kind.is_virtual() => adds.add(tree.name(index)),
+                Some(_) if compared == COMPARED_MAX => changes.count += 1,
+                Some(row) => {
+                    compared += 1;
+                    if row.definition != tree.definition(index) {
+                        changes.add(tree.name(index));
+                    }
+                }
             }
         }
-        self.dropped.iter().for_each(|slot| removes.add(&rows[*slot].name));
+        // An operation before may be removing others still.
+        let newly = self.dropped.iter().map(|slot| &rows[*slot]).filter(|row| row.dropped.is_none());
+        newly.filter(|row| tree.index_of(&row.name).is_none()).for_each(|row| removes.add(&row.name));
         let parts = [adds.text("adds"), changes.text("changes"), removes.text("removes")];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
     }

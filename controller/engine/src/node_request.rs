@@ -50,6 +50,7 @@ impl Jobs {
         if new != record.labels {
             self.change_node(key, |record| record.labels = new);
             self.graph.follow_node(key);
+            self.graph.look_at_scopes(key);
             // Resources that match their selector again are corrected again.
             self.correct_all(|row| row.node == Some(key));
         }

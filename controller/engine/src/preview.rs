@@ -386,7 +386,10 @@ impl References for Preview<'_> {
         let asks_unknown = node.contains(UNKNOWN) || path.iter().any(|key| key.contains(UNKNOWN));
         let known = match asks_unknown {
             true => None,
-            false => self.view.graph.of_node(node, path).map_err(Unresolved::Wrong)?,
+            false => {
+                self.view.graph.fact_in_scope(self.stack, node).map_err(Unresolved::Wrong)?;
+                self.view.graph.of_node(node, path).map_err(Unresolved::Wrong)?
+            }
         };
         if known.is_none() && !asks_unknown {
             self.asks.set(true);

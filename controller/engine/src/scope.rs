@@ -5,8 +5,9 @@
 //!   --scope rack=r1     nodes with this label, their flow rules, and the stacks that users with this scope made
 //! ```
 //!
-//! **Invariant.** A stack that was made by a user with a label keeps that label, whoever updates it: none of its resources
-//! gets a job on a node without it, none of its selectors matches one, and no template of it reads the facts of one.
+//! **Invariant.** A stack that was made by a user with a label keeps that label, whoever updates it: no operation of it gives
+//! a job to a node without it, none of its selectors matches one, and no template of it reads the facts of one. What it has
+//! on a node that loses the label stays as it is, and is corrected, until the stack changes.
 //!
 //! Absent: which routes a user with a scope may use at all (`controller/api/src/route.rs`).
 
@@ -17,8 +18,11 @@ use muster_shared::{NodeId, StackName};
 use muster_template::Kind;
 
 use crate::graph::Graph;
+use crate::node::NodeKey;
 use crate::request::{Refusal, Request};
+use crate::row::Slot;
 use crate::stack::Stack;
+use crate::todo::Todo;
 use crate::view::View;
 
 /// What a request changes, as far as scopes tell it apart.
@@ -44,9 +48,7 @@ impl Request {
             Request::Unhealthy { stack, .. }
             | Request::ClearHook { stack, .. }
             | Request::Signal { stack, .. } => Target::Stack(stack),
-            Request::LabelNode { node, .. } | Request::Maintenance { node, .. } => {
-                Target::Nodes([node].into())
-            }
+            Request::Maintenance { node, .. } => Target::Nodes([node].into()),
             Request::Facts { node } => Target::Seen(node),
             Request::FlowStats { device } | Request::ForeignFlows { device } => Target::Seen(&device.node),
             Request::ApplyFlows { stages, .. } => {
@@ -60,6 +62,8 @@ impl Request {
             | Request::NewUser { .. }
             | Request::RevokeUser { .. }
             | Request::Join(_)
+            // A label decides which stacks have the node.
+            | Request::LabelNode { .. }
             | Request::RevokeNode { .. }
             | Request::SampleFlows
             | Request::SubmitIntents { .. }
@@ -82,17 +86,20 @@ impl Request {
 }
 
 impl Stack {
-    /// Refuses types of resources that concern the network of the whole site.
+    /// Refuses types of resources that concern the network, or the addresses, of the whole site.
     pub fn may_have(&self, kind: Kind) -> Result<(), String> {
-        match &self.scope {
-            Some(label) if matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) => {
-                Err(format!(
-                    "the stack has nodes with {label} alone, and {} concerns the network of the whole site",
-                    kind.name()
-                ))
-            }
-            Some(_) | None => Ok(()),
+        let Some(label) = &self.scope else { return Ok(()) };
+        let is_of_site = matches!(
+            kind,
+            Kind::Intent | Kind::TopologyHost | Kind::TopologyLink | Kind::Net | Kind::Subnet | Kind::Port
+        );
+        if !is_of_site {
+            return Ok(());
         }
+        let name = kind.name();
+        Err(format!(
+            "the stack has nodes with {label} alone, and {name} concerns the network of the whole site"
+        ))
     }
 }
 
@@ -112,7 +119,18 @@ impl Graph {
         }
     }
 
-    /// The same for a node whose facts a template reads, by a name that may be short.
+    /// The labels of a node have changed: jobs that wait there are looked at again, if their stacks have another label.
+    pub(crate) fn look_at_scopes(&mut self, node: NodeKey) {
+        let is_outside = |slot: &Slot| {
+            let row = &self.rows[*slot];
+            let stack = self.stacks.get(&row.stack).filter(|_| row.work.is_some() && !row.is_sent());
+            stack.is_some_and(|stack| self.in_scope(stack, &self.nodes[node].name).is_err())
+        };
+        let slots: Vec<Slot> = self.nodes[node].rows.iter().copied().filter(is_outside).collect();
+        self.ctx.agenda.extend(slots.into_iter().map(Todo::Visit));
+    }
+
+    /// Refuses a node outside of the stack's scope whose facts a template reads, by a name that may be short.
     pub(crate) fn fact_in_scope(&self, stack: &Stack, node: &str) -> Result<(), String> {
         if stack.scope.is_none() {
             return Ok(());

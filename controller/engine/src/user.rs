@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use muster_api::user::{Role, Scope, UserRow};
+use muster_api::user::{NodeLabel, Role, Scope, UserRow};
 
 use crate::graph::Graph;
+use crate::node_request::check_label;
 use crate::record::{Change, UserRecord};
 use crate::request::{Answer, Refusal};
 use crate::view::View;
@@ -49,6 +50,9 @@ impl Users {
             return Err(Refusal::Invalid(
                 "an admin has all of the site: leave out --scope and --stacks".into(),
             ));
+        }
+        if let Some(NodeLabel { key, value }) = &user.scope.label {
+            check_label(key, value)?;
         }
         if user.scope.stacks.as_ref().is_some_and(|pattern| !is_pattern(pattern)) {
             return Err(Refusal::Invalid(format!(

@@ -7,6 +7,7 @@
 //! (`server.rs`).
 
 use std::net::IpAddr;
+use std::time::Instant;
 
 use axum::RequestPartsExt as _;
 use axum::extract::{FromRequestParts, RawPathParams};
@@ -107,6 +108,12 @@ async fn admitted(
         }
     };
     let caller = Caller { actor: name, from: address.to_string(), token: Some(hash) };
+    if let Err(wait) = api.pace.take(&caller.actor, Instant::now()) {
+        return Err(ApiError::after(
+            wait,
+            format!("{} asks too often: 100 requests a second are allowed", caller.actor),
+        ));
+    }
     let why = match reaches(api, &scope, &route, names).await? {
         _ if role < route.role => {
             format!("needs role {}: {} has role {}", route.role.as_str(), caller.actor, role.as_str())

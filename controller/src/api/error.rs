@@ -61,7 +61,12 @@ impl ApiError {
 
     /// Nothing was done, and soon it can be.
     pub(super) fn later(message: impl Into<String>) -> Self {
-        Self { retry_after: Some(SOON), ..Self::unavailable(message) }
+        Self::after(SOON, message)
+    }
+
+    /// Nothing was done, and after this time it can be.
+    pub(super) fn after(wait: Duration, message: impl Into<String>) -> Self {
+        Self { retry_after: Some(wait), ..Self::unavailable(message) }
     }
 
     pub(super) fn internal(message: impl Into<String>) -> Self {

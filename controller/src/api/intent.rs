@@ -14,12 +14,13 @@ use muster_api::intent::{
     IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
 };
 use muster_api::query::{IntentList, SubmitIntents, Topology, WatchIntents};
-use muster_engine::{Answer, IntentSummary, Request, View};
+use muster_engine::{Answer, IntentSummary, Request, View, beyond};
 use muster_intent::phase::State as IntentState;
 use tokio::time::timeout;
 
 use super::error::ApiError;
 use super::intent_view::{RULES_JOINED, Shown, shown, summary, topology_view};
+use super::node::node_name;
 use super::{Api, WAIT_MAX, blocking, query, source};
 
 /// The most keys in one request: as many as one file may have.
@@ -187,6 +188,13 @@ pub async fn topology(
     asked: Result<Query<Topology>, QueryRejection>,
 ) -> Result<Json<TopologyView>, ApiError> {
     let Topology { intents, key, node } = query(asked)?;
+    if !api.scope.is_whole() {
+        let (Some(node), None, None) = (&node, &key, intents) else {
+            return Err(ApiError::forbidden(beyond(&api.scope)));
+        };
+        let (scope, node) = (api.scope.clone(), node_name(node.clone())?);
+        api.driver.query(move |site| site.sees_node(&scope, &node)).await??;
+    }
     let most = intents.unwrap_or(0).min(DRAWN_MAX);
     let found = api.driver.query(move |site| {
         let views = match &key {

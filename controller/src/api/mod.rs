@@ -20,6 +20,7 @@ mod intent;
 mod intent_view;
 mod metrics;
 mod node;
+mod pace;
 mod preview;
 mod resource;
 mod restore;
@@ -63,6 +64,7 @@ use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
 use caller::Asked;
 use error::ApiError;
+use pace::Pace;
 pub use server::{ApiHandle, Socket, SocketError, serve};
 pub use standby::{StandbyConfig, serve_standby};
 
@@ -136,6 +138,8 @@ struct Api {
     stopped: watch::Receiver<()>,
     /// When this controller became the active one.
     since: OffsetDateTime,
+    /// How often each user asks.
+    pace: Arc<Pace>,
     /// Of whoever asks.
     role: Role,
     /// What of the site they reach.
@@ -165,6 +169,7 @@ impl Api {
             patience,
             stopped,
             since,
+            pace: Arc::default(),
             role: Role::Viewer,
             scope: Scope::default(),
         }
@@ -176,8 +181,12 @@ impl Api {
         name: &StackName,
         look: impl FnOnce(View<'_>, &StackName) -> Option<T> + Send + 'static,
     ) -> Result<T, ApiError> {
-        let name = name.clone();
-        let found = self.driver.query(move |site| look(site, &name).ok_or_else(|| site.no_stack(&name)));
+        let (name, scope) = (name.clone(), self.scope.clone());
+        let found = self.driver.query(move |site| {
+            // Another stack may have the name since the request was let in.
+            site.reaches_stack(&scope, &name)?;
+            look(site, &name).ok_or_else(|| site.no_stack(&name))
+        });
         Ok(found.await??)
     }
 

@@ -15,6 +15,7 @@ use muster_api::node::{
     NodeMoved, NodeRemoved, NodeResourceView, NodeView,
 };
 use muster_api::query::{Counted, NodePage, OnNode, OneNode};
+use muster_api::user::Scope;
 use muster_engine::view::KnownNode;
 use muster_engine::{Answer, Request, View};
 use muster_shared::NodeId;
@@ -247,9 +248,18 @@ pub async fn resources(api: Api, Path(name): Path<String>) -> Result<Json<Vec<No
     let node = node_name(name)?;
     // A name that no node has is an error, not an empty list.
     let Json(_) = one(&api, &node).await?;
-    let mut all = api.driver.query(move |site| site.resources_on(&node)).await?;
-    all.retain(|resource| api.scope.has_name(&resource.stack));
-    Ok(Json(all))
+    let scope = api.scope.clone();
+    let look = move |site: View<'_>| {
+        let mut all = site.resources_on(&node);
+        all.retain(|resource| reaches(site, &scope, &resource.stack));
+        all
+    };
+    Ok(Json(api.driver.query(look).await?))
+}
+
+/// Whether a user with this scope reaches the stack of this name.
+fn reaches(site: View<'_>, scope: &Scope, stack: &str) -> bool {
+    scope.is_whole() || stack.parse().is_ok_and(|name| site.reaches_stack(scope, &name).is_ok())
 }
 
 /// GET /v1/drift: resources with drift.
@@ -266,7 +276,7 @@ pub async fn drift(
     let look = move |site: View<'_>| {
         let is_seen = |node: &str| node.parse().is_ok_and(|node| site.sees_node(&scope, &node).is_ok());
         let mut all = site.drift_views(node.as_ref());
-        all.retain(|drift| scope.is_whole() || (scope.has_name(&drift.stack) && is_seen(&drift.node)));
+        all.retain(|drift| scope.is_whole() || (reaches(site, &scope, &drift.stack) && is_seen(&drift.node)));
         all
     };
     Ok(Json(api.driver.query(look).await?))

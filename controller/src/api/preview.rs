@@ -26,8 +26,10 @@ pub async fn preview(api: Api, Path(name): Path<String>, body: Body) -> Result<J
     asked.options.scope.clone_from(&api.scope.label);
     let asked = Arc::new(asked);
     let view = {
-        let asked = Arc::clone(&asked);
+        let (asked, scope) = (Arc::clone(&asked), api.scope.clone());
         let look = move |site: muster_engine::View<'_>| {
+            // Another stack may have the name since the request was let in.
+            site.reaches_stack(&scope, &name)?;
             let old = asked.current.as_ref().map(|source| &*source.tree);
             site.preview(&name, &asked.source, old, &asked.options)
         };

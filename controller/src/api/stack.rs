@@ -14,7 +14,7 @@ use muster_api::stack::{
     Begun, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView, SteerRollout,
     TemplateView,
 };
-use muster_engine::{Answer, Request, View};
+use muster_engine::{Answer, Request, View, beyond};
 use muster_shared::StackName;
 
 use super::error::ApiError;
@@ -109,7 +109,8 @@ pub async fn list(
     let limit = super::limit(limit)?;
     let mut views = Vec::new();
     loop {
-        let (from, most) = (after.clone(), PAGE.min(limit - views.len()));
+        let most = if api.scope.is_whole() { PAGE.min(limit - views.len()) } else { PAGE };
+        let from = after.clone();
         let scope = api.scope.clone();
         let look = move |site: View<'_>| {
             let is_within = |name: &StackName| site.reaches_stack(&scope, name).is_ok();
@@ -128,6 +129,7 @@ pub async fn list(
             break;
         }
     }
+    views.truncate(limit);
     let rows = api
         .read(move |reader| {
             let row = |view: StackView| {
@@ -220,6 +222,12 @@ pub async fn events(
 ) -> Result<Json<Vec<EventRow>>, ApiError> {
     let (name, EventPage { after, before, id, limit }) = (stack_name(name)?, query(asked)?);
     let limit = super::limit(limit)?.min(EVENTS_MAX);
+    // Whose events those of a stack were that is gone, nobody knows.
+    if let Some(id) = id.filter(|_| !api.scope.is_whole())
+        && api.look(&name, |site, name| site.stack_id(name)).await? != id
+    {
+        return Err(ApiError::forbidden(beyond(&api.scope)));
+    }
     let found = {
         let name = name.clone();
         api.read(move |reader| id.map_or_else(|| reader.stack_id(&name), |id| Ok(Some(id)))).await?

@@ -31,6 +31,8 @@ pub async fn watch(
         },
         _ended = stopped.changed() => return Err(ApiError::unavailable("the controller is stopping")),
     };
+    let (reached, scope) = (name.clone(), api.scope.clone());
+    api.driver.query(move |site| site.reaches_stack(&scope, &reached)).await??;
     match (view, traversal) {
         // While the operation is under way, its times are not worth a read.
         (Some(view), _) if view.status == "IN_PROGRESS" => Ok(Json(view)),

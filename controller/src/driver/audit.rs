@@ -200,7 +200,8 @@ impl Asked {
         let (what, result) = match answer {
             Ok(Answer::Stack { revision, difference, .. }) if *revision > 0 => {
                 let revision = format!("revision {revision}");
-                let parts = [revision.as_str(), what, difference].into_iter().filter(|part| !part.is_empty());
+                // The text of the caller comes last, for a long one is cut.
+                let parts = [revision.as_str(), difference, what].into_iter().filter(|part| !part.is_empty());
                 (short(parts.collect::<Vec<_>>().join(", "), TEXT_MAX), "ok".to_owned())
             }
             Ok(Answer::Flows { operation, rules, .. }) => {

@@ -232,8 +232,10 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
         self.next_id += 1;
         self.audit.opens(self.next_id, caller, &request);
+        // A server that joins asks for nothing that stacks do.
+        let is_of_somebody = !matches!(request, Request::Join(_));
         let input = Input::Request { id: self.next_id, request: Box::new(request) };
-        match caller {
+        match caller.filter(|_| is_of_somebody) {
             Some(caller) => self.engine.handle_of(now, &caller.actor, input),
             None => self.engine.handle(now, input),
         }

@@ -63,6 +63,7 @@ fn what_a_user_with_a_scope_may_ask() {
         confirm_timeout: None,
     };
     let looks = |index| Request::Facts { node: node(index) };
+    let relabel = || Request::LabelNode { node: node(0), labels: BTreeMap::new() };
     let intents = || Request::WithdrawIntents { keys: vec!["k".into()] };
     let revoke = || Request::RevokeNode { node: node(0) };
     let users = || Request::RevokeUser { name: "ben".into() };
@@ -80,6 +81,7 @@ fn what_a_user_with_a_scope_may_ask() {
         (maintenance(7), true, false, false, false),
         (purge("node-0/br0"), true, false, true, true),
         (purge("node-2/br0"), true, false, false, false),
+        (relabel(), true, false, false, false),
         (looks(0), true, true, true, true),
         (looks(2), true, true, false, false),
         (intents(), true, false, false, false),
@@ -177,6 +179,36 @@ fn selectors_and_facts_stay_within_the_label() {
 }
 
 #[test]
+fn a_preview_reads_no_more_than_the_stack_may() {
+    let mut bed = rack();
+    label(&mut bed, 2, "of", Some("marker-of-others"));
+    let reads = source(
+        "resources:\n  b: {type: Muster::Dummy, properties: {node: node-1, values: {x: {get_node: [node-2, labels, of]}}}}\n",
+        &[],
+    );
+    let told = |label: Option<&str>| {
+        let options = Options { scope: label.map(|label| label.parse().unwrap()), ..options() };
+        format!("{:?}", bed.engine.view().preview(&stack(), &reads, None, &options))
+    };
+    assert!(told(None).contains("marker-of-others"));
+    assert!(!told(Some("rack=r1")).contains("marker-of-others"));
+}
+
+#[test]
+fn a_job_that_waits_does_not_go_to_a_node_that_loses_the_label() {
+    let mut bed = rack();
+    bed.disconnect(&node(0));
+    bed.ask(create("s", on("node-0"), Some("rack=r1"))).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_IN_PROGRESS");
+    label(&mut bed, 0, "rack", None);
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.ran.len()), ("CREATE_FAILED", 0));
+    assert!(bed.resource("a").status_reason.contains("rack=r1"));
+}
+
+#[test]
 fn what_concerns_the_whole_network_is_for_stacks_without_a_label() {
     let mut bed = rack();
     let link = source(
@@ -186,4 +218,6 @@ fn what_concerns_the_whole_network_is_for_stacks_without_a_label() {
     );
     let why = forbidden(bed.ask(create("s", link, Some("rack=r1"))));
     assert!(why.contains("Muster::TopologyLink concerns the network of the whole site"), "{why}");
+    let net = source("resources:\n  n: {type: OS::Neutron::Net, properties: {name: ctlplane}}\n", &[]);
+    forbidden(bed.ask(create("s", net, Some("rack=r1"))));
 }

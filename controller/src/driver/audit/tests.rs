@@ -63,7 +63,7 @@ fn an_answer_has_the_revision_and_a_refusal_its_reason() {
         difference: "adds motd".into(),
     };
     let record = asked.record(&Ok(begun));
-    assert_eq!((record.what.as_str(), record.result.as_str()), ("revision 4, from nothing, adds motd", "ok"));
+    assert_eq!((record.what.as_str(), record.result.as_str()), ("revision 4, adds motd, from nothing", "ok"));
     assert_eq!((record.actor.as_str(), record.from.as_str()), ("anna", "local, process 7"));
     let record = asked.record(&Err(Refusal::Conflict("there is one".to_owned())));
     assert_eq!((record.what.as_str(), record.result.as_str()), ("from nothing", "refused: there is one"));

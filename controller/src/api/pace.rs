@@ -1,0 +1,57 @@
+//! How often a user may ask over the network: so many requests at once, and after that so many a second. One user's script
+//! that asks without end leaves room for the others.
+//!
+//! Absent: connections of one address (`accept.rs`), and what waits for the driver (`driver/handle.rs`).
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+/// A hundred a second.
+const EVERY: Duration = Duration::from_millis(10);
+/// Requests at once.
+const BURST: u32 = 200;
+/// Users that are remembered before those are forgotten who have not asked for a while.
+const REMEMBERED: usize = 1000;
+
+/// When each user has used up what they asked so far.
+#[derive(Debug, Default)]
+pub(super) struct Pace(Mutex<BTreeMap<String, Instant>>);
+
+impl Pace {
+    /// Takes a request of a user whose token counts. Returns how long to wait where it is one too many.
+    pub fn take(&self, user: &str, now: Instant) -> Result<(), Duration> {
+        let mut used_up = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if used_up.len() >= REMEMBERED {
+            used_up.retain(|_, at| *at > now);
+        }
+        let at = used_up.get(user).copied().unwrap_or(now).max(now);
+        let (next, most) = (at + EVERY, now + EVERY * BURST);
+        if next > most {
+            return Err(next - most);
+        }
+        used_up.insert(user.to_owned(), next);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_asks_so_often_and_no_other_waits() {
+        let (pace, now) = (Pace::default(), Instant::now());
+        let taken = |user: &str, now| (0..1000).filter(|_| pace.take(user, now).is_ok()).count();
+        assert_eq!(taken("anna", now), 200);
+        assert_eq!(pace.take("anna", now), Err(EVERY));
+        assert_eq!(taken("ben", now), 200);
+        assert_eq!(taken("anna", now + Duration::from_secs(1)), 100);
+        assert_eq!(taken("anna", now + Duration::from_secs(60)), 200);
+        for number in 0..5000 {
+            let asks = now + Duration::from_secs(100 + number);
+            pace.take(&format!("u{number}"), asks).unwrap();
+        }
+        assert!(pace.0.lock().unwrap().len() <= REMEMBERED, "those who ask no more are forgotten");
+    }
+}

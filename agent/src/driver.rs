@@ -314,6 +314,7 @@ impl Driver {
             Effect::Look { number, looks } => self.look(number, looks),
             Effect::Watch { resource, spec } => self.watch(resource, spec.as_deref()),
             Effect::Gather => self.gather(),
+            Effect::Survey { held } => self.survey(held),
             Effect::FindRoom => self.find_room(),
             Effect::Cancel(key) => {
                 self.runs.cancel(key);

@@ -8,6 +8,7 @@ mod deployment;
 mod hostname;
 mod look;
 mod owners;
+mod survey;
 mod undo;
 
 use std::collections::BTreeSet;
@@ -355,7 +356,7 @@ async fn dummy_run(dummy: &Dummy, action: Action) -> Result<Observed, RunError> 
         return Err(RunError { reason: "told to fail".into(), retry: Retry::Later });
     }
     Ok(match action {
-        Action::Create | Action::Update => Observed { attributes: dummy.values.clone() },
+        Action::Create | Action::Update | Action::Adopt => Observed { attributes: dummy.values.clone() },
         Action::Delete | Action::Check | Action::Retain => Observed::default(),
     })
 }

@@ -62,6 +62,7 @@ impl SimNode {
             | Down::Remove(_)
             | Down::Controllers(_)
             | Down::Move(_)
+            | Down::Survey
             | Down::Flow(_) => None,
         }
     }
@@ -138,6 +139,8 @@ impl SimNode {
                 self.things.insert(job.resource, values.clone().into_iter().collect());
                 Outcome::Done(Observed { attributes: values })
             }
+            // Nothing is on this node before its first job.
+            Action::Adopt => Outcome::Differs { missing: true, reason: "nothing is here".into() },
             Action::Delete | Action::Retain => {
                 self.things.remove(&job.resource);
                 Outcome::Done(Observed::default())

@@ -24,6 +24,7 @@ use crate::ledger::Entry;
 use crate::moving::Moving;
 use crate::ports::Ports;
 use crate::reconnect::Due;
+use crate::survey::Surveying;
 use crate::watch::Watches;
 
 /// The agent of one node.
@@ -40,6 +41,7 @@ pub struct Agent {
     account: Account,
     disk: Disk,
     moving: Moving,
+    surveying: Surveying,
     /// The agent begins no new work.
     is_stopping: bool,
     effects: Effects,
@@ -62,6 +64,7 @@ impl Agent {
             account: Account::default(),
             disk: Disk::default(),
             moving: Moving::default(),
+            surveying: Surveying::default(),
             is_stopping: false,
             effects: Effects::default(),
             now: MonoTime::default(),
@@ -125,6 +128,7 @@ impl Agent {
                 self.moving.joined(number, joined, may_leave, &mut self.effects);
             }
             Input::SiteChanged(changed) => self.moving.changed(changed, &mut self.effects),
+            Input::Surveyed(survey) => self.surveying.surveyed(survey, &mut self.effects),
             Input::CaughtUp | Input::Timeout => {}
         }
         self.timeouts();
@@ -279,6 +283,7 @@ impl Agent {
 
     fn disconnected(&mut self, reason: String) {
         self.moving.disconnected(&mut self.effects);
+        self.surveying.disconnected();
         if !self.connection.disconnected(self.now) {
             self.confirm_disconnected(reason);
         }
@@ -297,6 +302,7 @@ impl Agent {
 
     fn disconnect(&mut self, reason: String) {
         self.moving.disconnected(&mut self.effects);
+        self.surveying.disconnected();
         self.connection.close(self.now);
         self.confirm_disconnected(reason.clone());
         self.fetch.set_online(false, self.now, &mut self.effects);
@@ -346,6 +352,7 @@ impl Agent {
                 let may_leave = self.may_leave();
                 self.moving.ask(token, may_leave, &mut self.effects);
             }
+            Down::Survey => self.surveying.ask(&self.jobs.ledger, &mut self.effects),
             // The link's own matter.
             Down::Controllers(_) => {}
             Down::Remove(key) => {

@@ -10,7 +10,7 @@ use muster_shared::join::JoinToken;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::topology::DevicePorts;
 use muster_shared::model::{
-    ContentDigest, Down, Facts, Job, NetworkConfig, Observed, Outcome, ReportKey, Spec, Up,
+    Claim, ContentDigest, Down, Facts, Job, NetworkConfig, Observed, Outcome, ReportKey, Spec, Survey, Up,
 };
 use muster_shared::{EpochId, Generation, ResourceId};
 
@@ -134,6 +134,8 @@ pub enum Input {
     },
     /// The answer to [`Effect::ChangeSite`].
     SiteChanged(Result<(), String>),
+    /// The answer to [`Effect::Survey`].
+    Surveyed(Survey),
     /// The agent has handled all messages that had arrived from the controller. Jobs begin only on this
     /// input, so a job whose withdrawal has also arrived never begins.
     CaughtUp,
@@ -298,7 +300,8 @@ pub enum Effect {
         /// state alone.
         theirs: Vec<Before>,
     },
-    /// Compare the host with the job's desired state, and change nothing.
+    /// Compare the host with the job's desired state, and change nothing. For [`Action::Adopt`](muster_shared::model::Action)
+    /// anything that applying the state would change is a difference.
     Check {
         /// The job. The digest alone names a content that would have to be fetched.
         job: Box<Job>,
@@ -346,6 +349,11 @@ pub enum Effect {
     ChangeSite {
         /// The number in [`Effect::Join`].
         number: u64,
+    },
+    /// See what this server is like, as states that change nothing.
+    Survey {
+        /// Claims of resources that are held already: they are left out.
+        held: BTreeSet<Claim>,
     },
     /// The answer to [`Input::Local`]; after a restart also if nothing waits for it.
     LocalEnded(Outcome),

@@ -6,8 +6,8 @@
 //!                                                   └─▶ confirm ─▶ restore ─┘
 //! ```
 //! A job goes to `confirm` if it can cut the node off, and to `restore` if it must be undone. A delete leaves
-//! `take_over` out, and a check goes from `begin` by `check` to `end`. `phase.rs` keeps how far each job is, and
-//! `tell.rs` tells the controller of all jobs.
+//! `take_over` out, a check goes from `begin` by `check` to `end`, and an adoption by `check` to `take_over`.
+//! `phase.rs` keeps how far each job is, and `tell.rs` tells the controller of all jobs.
 //!
 //! Absent: the connection, contents, flow tables and drift. A call gets what it uses of them as a [`Turn`].
 

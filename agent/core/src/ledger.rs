@@ -195,6 +195,7 @@ pub fn digest(job: &Job) -> ContentDigest {
         Action::Delete => 1,
         Action::Check => 2,
         Action::Retain => 3,
+        Action::Adopt => 4,
     };
     let bytes = postcard::to_stdvec(&(purpose, &job.spec))
         .expect("a spec is plain data, which postcard always writes");

@@ -33,6 +33,7 @@ mod ledger;
 mod moving;
 mod ports;
 mod reconnect;
+mod survey;
 mod watch;
 
 pub use agent::Agent;

@@ -1,6 +1,7 @@
 //! The machine against a disk, a host and a controller that do what the test says.
 
 mod account;
+mod adopt;
 mod boot;
 mod check;
 mod confirm;

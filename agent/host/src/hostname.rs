@@ -88,6 +88,14 @@ impl ServerName {
         Self { path: path.unwrap_or_else(|| ETC_HOSTNAME.into()), files }
     }
 
+    /// The kernel's name.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn name(&self) -> Result<String> {
+        Ok(String::from_utf8_lossy(&kernel_name()?).into_owned())
+    }
+
     /// Reads the whole state, which [`ServerName::reach`] can restore.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ pub mod resolver;
 pub mod snapshot;
 pub mod state;
 
+mod describe;
 mod disputed;
 mod error;
 mod ethtool;
@@ -50,6 +51,7 @@ use muster_shared::model::network::{LinkName, NetworkDocument, NicMapping, Objec
 use serde_json::Value;
 use tokio::time::Instant;
 
+pub use describe::Description;
 pub use dhcp::Client;
 pub use disputed::Disputed;
 pub use error::{NetError, chain, listed};
@@ -145,6 +147,13 @@ pub struct PlanText {
     pub lines: Vec<String>,
     /// Reasons why applying would be refused, and parts that could not be restored.
     pub warnings: Vec<String>,
+}
+
+/// A document with its aliases replaced, and the way to it.
+struct Planned {
+    document: NetworkDocument,
+    target: Target,
+    steps: Vec<Step>,
 }
 
 impl Applied {
@@ -317,13 +326,7 @@ impl Network {
         mapping: &NicMapping,
         before: Option<Snapshot>,
     ) -> Result<PlanText, NetError> {
-        let mut state = self.observe().await?;
-        let document = mapped(document, mapping, &state)?;
-        let before = before.unwrap_or_default();
-        self.ask_ethtool(&mut state, &document, &before).await?;
-        let before = extended(before, &document, &state);
-        let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
-        let steps = plan(&target, &state)?;
+        let Planned { document, target, steps } = self.planned(document, mapping, before).await?;
         let names: Vec<&str> = document.link_names().map(LinkName::as_str).collect();
         let told = self.neighbours.iter().flat_map(|neighbours| neighbours.would_tell(&names));
         let lines = told.chain(steps.iter().map(ToString::to_string)).collect();
@@ -332,6 +335,40 @@ impl Network {
         }
         let missing = target.missing.iter().map(ToString::to_string);
         Ok(PlanText { lines, warnings: missing.chain(target.warnings).collect() })
+    }
+
+    /// What applying `document` would change or lacks; empty if it changes nothing. That managers would be told to
+    /// leave its links alone is no change.
+    pub async fn changes(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+        before: Option<Snapshot>,
+    ) -> Result<Vec<String>, NetError> {
+        let Planned { target, steps, .. } = self.planned(document, mapping, before).await?;
+        let missing = target.missing.iter().map(ToString::to_string);
+        Ok(missing.chain(steps.iter().map(ToString::to_string)).collect())
+    }
+
+    /// The document that describes the present network.
+    pub async fn describe(&self) -> Result<Description, NetError> {
+        Ok(describe::describe(&self.observe().await?))
+    }
+
+    async fn planned(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+        before: Option<Snapshot>,
+    ) -> Result<Planned, NetError> {
+        let mut state = self.observe().await?;
+        let document = mapped(document, mapping, &state)?;
+        let before = before.unwrap_or_default();
+        self.ask_ethtool(&mut state, &document, &before).await?;
+        let before = extended(before, &document, &state);
+        let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
+        let steps = plan(&target, &state)?;
+        Ok(Planned { document, target, steps })
     }
 
     /// Would [`Network::restore`] change anything?

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use muster_agent_core::{Before, ContentState, Found, Input, Looked, Retry, RunError};
 use muster_agent_link::join::EnrolError;
 use muster_agent_link::{Identity, tls};
-use muster_shared::model::{CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey, Spec};
+use muster_shared::model::{Action, CHALLENGE_BYTES, ContentDigest, Facts, Job, ReportKey, Spec, Survey};
 use tokio::task::Id;
 
 use super::Driver;
@@ -23,6 +23,7 @@ pub(super) enum Done {
     Verified { digest: ContentDigest, state: Result<ContentState, RunError> },
     Looked { number: u64, looked: Vec<Looked> },
     Gathered(Result<Box<Facts>, String>),
+    Surveyed(Survey),
     Renewed(Box<Result<Identity, EnrolError>>),
     Joined { number: u64, joined: Box<Result<Identity, String>> },
 }
@@ -79,9 +80,15 @@ impl Driver {
 
     pub(super) fn check(&mut self, job: Box<Job>, applied: Option<Spec>, before: Option<Before>) {
         let (key, host) = (job.key(), Arc::clone(&self.host));
-        tracing::info!(resource = %job.resource, generation = %job.generation, "check");
+        tracing::info!(resource = %job.resource, generation = %job.generation, action = ?job.action, "compare");
         let check = async move {
-            let found = host.check(job.resource, &job.spec, applied.as_ref(), before).await;
+            let Job { resource, spec, action, .. } = &*job;
+            let found = match action {
+                Action::Adopt => host.would_change(*resource, spec, applied.as_ref(), before).await,
+                Action::Create | Action::Update | Action::Delete | Action::Check | Action::Retain => {
+                    host.check(*resource, spec, applied.as_ref(), before).await
+                }
+            };
             Done::Checked { key, found }
         };
         self.runs.begin(key, self.tasks.spawn_local(check));
@@ -124,6 +131,7 @@ impl Driver {
             Done::Verified { digest, state } => self.inbox.push_back(Input::Content { digest, state }),
             Done::Looked { number, looked } => self.inbox.push_back(Input::Looked { number, looked }),
             Done::Gathered(facts) => self.inbox.push_back(Input::Gathered(facts)),
+            Done::Surveyed(survey) => self.inbox.push_back(Input::Surveyed(survey)),
             Done::Renewed(renewed) => self.renewed(*renewed),
             Done::Joined { number, joined } => self.joined(number, *joined),
         }

@@ -2,11 +2,12 @@
 //!
 //! Absent: when to look (`agent/core/src/watch.rs`), and which looks are skipped (`host/look.rs`).
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use muster_agent_core::{Look, Looked};
 use muster_shared::ResourceId;
-use muster_shared::model::Spec;
+use muster_shared::model::{Claim, Spec};
 use tokio::task::yield_now;
 
 use super::Driver;
@@ -33,6 +34,11 @@ impl Driver {
             }
             Done::Looked { number, looked }
         });
+    }
+
+    pub(super) fn survey(&mut self, held: BTreeSet<Claim>) {
+        let host = Arc::clone(&self.host);
+        self.tasks.spawn_local(async move { Done::Surveyed(host.survey(&held).await) });
     }
 
     pub(super) fn gather(&mut self) {

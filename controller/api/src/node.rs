@@ -133,6 +133,32 @@ pub struct DriftView {
     pub breaker: String,
 }
 
+/// `adopt -o json`: what a server is like, as resources that change nothing there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SurveyView {
+    /// The node's fqdn.
+    pub name: String,
+    /// Resources for a template.
+    pub resources: Vec<SurveyedResource>,
+    /// What none of them describes, and why.
+    pub left_out: Vec<String>,
+}
+
+/// A resource that is as its server is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct SurveyedResource {
+    /// A name for it in a template.
+    pub name: String,
+    /// The resource type.
+    pub r#type: String,
+    /// Properties that are not as they are by default.
+    pub properties: Map<String, Value>,
+    /// Resources of the survey that come before it.
+    pub depends_on: Vec<String>,
+}
+
 /// Where a node is to move. Without `Debug`: the token is a secret.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -12,7 +12,7 @@ use crate::intent::{
 };
 use crate::node::{
     ChangeLabels, CreateToken, DriftView, FactsView, FleetCounts, Maintenance, MoveNode, NodeMoved,
-    NodeRemoved, NodeResourceView, NodeView, TokenCreated, TokenRevoked, TokenRow,
+    NodeRemoved, NodeResourceView, NodeView, SurveyView, TokenCreated, TokenRevoked, TokenRow,
 };
 use crate::preview::PreviewView;
 use crate::query;
@@ -218,6 +218,8 @@ routes! {
     SetMaintenance: post("/v1/nodes/{node}/maintenance", "Holds a node's jobs back, or lets them go on")
         .takes::<Maintenance>().answers::<NodeView>();
     ShowFacts: get("/v1/nodes/{node}/facts", "Shows what a node told of itself").answers::<FactsView>();
+    SurveyNode: get("/v1/nodes/{node}/survey", "Asks a node what it is like, as resources that change nothing")
+        .answers::<SurveyView>();
     ListNodeResources: get("/v1/nodes/{node}/resources", "Lists what stacks have on a node; of very much the first by stack")
         .answers::<Vec<NodeResourceView>>();
     ListDrift: get("/v1/drift", "Lists resources that are not as they were made")

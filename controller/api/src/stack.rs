@@ -270,6 +270,9 @@ pub struct Options {
     /// Every resource gets a job.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub converge: bool,
+    /// What would be created is taken over as it is, and fails where that would change anything.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub adopt: bool,
     /// Seconds until the operation has failed.
     pub timeout: Option<u64>,
     /// Nodes at which something is done at a time.

@@ -3,6 +3,7 @@
 //! Absent on purpose: the engine, the store, the wire. A controller's answers are shown unchanged, so that a
 //! command line and a controller of neighbouring versions work together.
 
+mod adopt;
 mod audit;
 mod client;
 mod context;
@@ -99,6 +100,14 @@ enum Noun {
     /// Manage servers and their join tokens
     #[command(subcommand, after_help = "Example:\n  muster node list")]
     Node(node::NodeVerb),
+    /// Describe a server that others have configured, as a template that changes nothing there
+    ///
+    /// The node's agent looks at its network, host name, time zone, and the users and groups of people, and compares
+    /// each with the server before it names it. What no template can say is in comments. Files, units, packages and
+    /// kernel settings are yours to add. 'muster stack create --adopt' takes the server over.
+    #[command(after_help = "Example:\n  muster adopt web-1.example.org -o web-1.yaml\n  \
+                            muster stack create web-1 -t web-1.yaml --adopt --wait")]
+    Adopt(adopt::Adopt),
     /// Manage stacks: the desired state of servers
     #[command(subcommand, after_help = "Example:\n  muster stack show web")]
     Stack(StackVerb),
@@ -203,13 +212,12 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    let format = match (cli.output, &cli.noun) {
-        (Output::Document(format), _) => format,
+    let format = match (&cli.output, &cli.noun) {
+        (Output::Document(format), _) => *format,
         (_, Noun::Stack(StackVerb::Graph(_)) | Noun::Topology(_)) => Format::default(),
-        (Output::Dot | Output::Svg, _) => {
-            return Err(Failure::usage(
-                "-o dot and -o svg are for 'muster stack graph' and 'muster topology show' alone",
-            ));
+        (_, Noun::Adopt(_)) => Format::default(),
+        (Output::Dot | Output::Svg | Output::File(_), _) => {
+            return Err(Output::is_for_others());
         }
     };
     match cli.noun {
@@ -249,6 +257,7 @@ async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Res
         Noun::Doctor(doctor) => doctor::run(doctor, url, client, format).await,
         Noun::SupportBundle(asked) => support_bundle::run(asked, url, client, format).await,
         Noun::Node(verb) => node::run(verb, client, format).await,
+        Noun::Adopt(asked) => adopt::run(asked, client).await,
         Noun::Stack(verb) => stack::run(verb, client, format).await,
         Noun::Resource(verb) => resource::run(verb, client, format).await,
         Noun::Flow(verb) => flow::run(verb, client, format).await,

@@ -2,9 +2,10 @@
 
 pub use muster_picture::words::{count, printable, word};
 use std::io::{ErrorKind, Write};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
-use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use clap::builder::{PathBufValueParser, PossibleValue, PossibleValuesParser, TypedValueParser};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -21,10 +22,11 @@ pub enum Format {
     Yaml,
 }
 
-/// What `-o` takes: a format, or a picture where there is one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What `-o` takes: a format, or a picture or file where there is one.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     Document(Format),
+    File(PathBuf),
     Dot,
     Svg,
 }
@@ -38,6 +40,19 @@ impl Output {
     /// Reads `-o` where there are pictures.
     pub fn of_graphs() -> impl TypedValueParser<Value = Self> {
         Self::parser(false)
+    }
+
+    /// Reads `-o` where a file is written: what is no format is its path.
+    pub fn of_files() -> impl TypedValueParser<Value = Self> {
+        PathBufValueParser::new().map(|path| {
+            let format = path.to_str().and_then(|text| Format::from_str(text, false).ok());
+            format.map_or(Self::File(path), Self::Document)
+        })
+    }
+
+    /// The failure of a command that has no such output.
+    pub fn is_for_others() -> Failure {
+        Failure::usage("-o dot and -o svg are for 'muster stack graph' and 'muster topology show' alone")
     }
 
     fn parser(hide: bool) -> impl TypedValueParser<Value = Self> {

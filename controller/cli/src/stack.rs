@@ -33,7 +33,8 @@ pub enum StackVerb {
     ///
     /// The command also sends the files that the template and the environments name: 'get_file', nested
     /// templates, and the files these name. A path is relative to the file that names it.
-    #[command(after_help = "Example:\n  muster stack create web -t web.yaml -P greeting=hello --wait")]
+    #[command(after_help = "Example:\n  muster stack create web -t web.yaml -P greeting=hello --wait\n  \
+                            muster stack create web-1 -t web-1.yaml --adopt --wait")]
     Create(Create),
     /// Update a stack to a changed template or changed parameters
     ///
@@ -148,6 +149,9 @@ pub struct OperationArgs {
     /// Refuse nodes that never joined or are revoked, instead of waiting for them
     #[arg(long)]
     require_nodes: bool,
+    /// Take over what would be created as it is on its server: compare it, fail where it differs, change nothing
+    #[arg(long)]
+    adopt: bool,
     /// Refuse a 'for_each' whose selector matches more nodes than this
     #[arg(long, value_name = "N")]
     max_nodes: Option<u32>,

@@ -66,9 +66,9 @@ const HOSTS: [Column<HostView>; 5] = [
 /// Runs a verb.
 pub async fn run(verb: TopologyVerb, client: &mut Client) -> Result<(), Failure> {
     let TopologyVerb::Show(asked) = verb;
-    let query = match (&asked.intent, asked.output) {
+    let query = match (&asked.intent, &asked.output) {
         (Some(key), _) => format!("?key={}", escaped(key)),
-        (None, Output::Document(_)) => String::new(),
+        (None, Output::Document(_) | Output::File(_)) => String::new(),
         (None, Output::Dot | Output::Svg) => format!("?intents={DRAWN}"),
     };
     let answer = client.get(&(path(["topology"]) + &query)).await?;
@@ -76,6 +76,7 @@ pub async fn run(verb: TopologyVerb, client: &mut Client) -> Result<(), Failure>
         Output::Document(format) => view(format, &answer, tables),
         Output::Dot => print(&Picture::of(&read(&answer)?).dot()),
         Output::Svg => print(&Picture::of(&read(&answer)?).svg()),
+        Output::File(_) => Err(Output::is_for_others()),
     }
 }
 

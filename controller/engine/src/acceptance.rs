@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 use muster_shared::model::Claim;
+use muster_shared::property::PropertyError;
 use muster_template::{
     Desired, MASK, Policies, References, RenderError, Tree, Unresolved, VirtualResource, suggestion,
 };
@@ -122,6 +123,13 @@ impl View<'_> {
                 continue;
             }
             let invalid = |error| Refusal::Invalid(tree.property_error(index, &error).to_string());
+            let kind = tree.kind(index);
+            if options.adopt && plan.chosen[index].is_none() && !kind.is_adoptable() {
+                return Err(invalid(PropertyError::new(format!(
+                    "a {} cannot be adopted, for it would act: leave it out, and add it with an update",
+                    kind.name()
+                ))));
+            }
             if tree.asks_nodes(index) {
                 absent.extend(self.asked_of_nobody(tree, index).map_err(Refusal::Invalid)?);
             }
@@ -130,7 +138,6 @@ impl View<'_> {
                 Err(RenderError::NotYet { .. } | RenderError::UnknownNode { .. }) => continue,
                 Err(error) => return Err(Refusal::Invalid(error.to_string())),
             };
-            let kind = tree.kind(index);
             // The config of a deployment is known once the config's row exists.
             let spec = match kind.is_deployment() {
                 true => muster_template::check_values(kind, &properties).map(|()| None),

@@ -50,7 +50,7 @@ impl Engine {
             Action::Check => return self.check_flow_row(slot, set),
             Action::Retain => Want::Left,
             Action::Delete => Want::Gone,
-            Action::Create | Action::Update => Want::Be { set, asker: &asker },
+            Action::Create | Action::Update | Action::Adopt => Want::Be { set, asker: &asker },
         };
         if let Err(refusal) = self.graph_mut().name_nodes([&set.device].into_iter()) {
             return self.traversals.jobs.attempt_failed(slot, &refusal.to_string(), true);

@@ -63,7 +63,7 @@ impl Graph {
     pub(crate) fn job_ended(&mut self, slot: Slot) {
         let row = &self.rows[slot];
         let (hook, due) = match row.action {
-            Some(Action::Create) => (Hook::PostCreate, POST_CREATE_DUE),
+            Some(Action::Create | Action::Adopt) => (Hook::PostCreate, POST_CREATE_DUE),
             Some(Action::Update) => (Hook::PostUpdate, POST_UPDATE_DUE),
             Some(Action::Delete | Action::Retain | Action::Check) | None => return,
         };
@@ -226,7 +226,7 @@ impl Row {
 /// The hook before a job with this action.
 fn before(action: Action) -> Option<Hook> {
     match action {
-        Action::Create => Some(Hook::PreCreate),
+        Action::Create | Action::Adopt => Some(Hook::PreCreate),
         Action::Update => Some(Hook::PreUpdate),
         Action::Delete | Action::Retain => Some(Hook::PreDelete),
         Action::Check => None,

@@ -107,6 +107,7 @@ pub mod site;
 mod stack;
 mod stacks;
 mod stage_end;
+mod survey;
 mod timer;
 mod todo;
 mod token;

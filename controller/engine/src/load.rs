@@ -203,7 +203,8 @@ impl Traversals {
         stack.timeout_s = record.timeout_s;
         stack.rollback = record.rollback;
         stack.delete_first = record.delete_first;
-        (stack.cancelled, stack.converge) = (record.cancelled, record.converge);
+        (stack.converge, stack.adopt) = (record.converge, record.adopt);
+        stack.cancelled = record.cancelled;
         stack.timed_out = record.timed_out;
         stack.complete = record.complete;
         stack.outputs = record.outputs;

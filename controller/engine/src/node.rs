@@ -22,6 +22,7 @@ use crate::record::NodeRecord;
 use crate::request::{Answer, NewToken, Refusal, Request};
 use crate::restored_stray::OpenQueries;
 use crate::row::Slot;
+use crate::survey::SurveyRequests;
 use crate::token::Tokens;
 
 /// Index of a node. A name that nothing refers to gives its place to another.
@@ -83,6 +84,8 @@ pub(crate) struct Node {
     pub facts: Option<NodeFacts>,
     /// Requests for facts that wait for an answer.
     pub asking: FactsRequests,
+    /// Requests for a survey that wait for an answer.
+    pub surveys: SurveyRequests,
     /// Drift that the agent has reported and not reported as in sync since. `drifts_digest` is its
     /// digest: see [`Drift::digest`](muster_shared::model::Drift::digest).
     pub drifts: BTreeMap<ResourceId, (Generation, DriftState)>,
@@ -118,6 +121,7 @@ impl Node {
             lost: LostRows::default(),
             facts: None,
             asking: FactsRequests::default(),
+            surveys: SurveyRequests::default(),
             drifts: BTreeMap::new(),
             drifts_digest: 0,
         }
@@ -127,7 +131,9 @@ impl Node {
     fn is_vacant(&self) -> bool {
         self.joined.is_none()
             && self.connection.is_none()
-            && (self.rows.len(), self.sent.len(), self.asking.is_empty()) == (0, 0, true)
+            && (self.rows.len(), self.sent.len()) == (0, 0)
+            && self.asking.is_empty()
+            && self.surveys.is_empty()
             && self.lost.is_empty()
             && self.put_off.is_empty()
     }

@@ -20,6 +20,7 @@ impl Traversals {
         node.asked_strays.clear();
         self.answer_facts(key);
         self.move_cut_off(key);
+        self.jobs.graph.survey_cut_off(key);
         let name = self.jobs.graph.nodes[key].name.clone();
         self.jobs.graph.ctx.agenda.push_back(Todo::Away(name));
         self.jobs.fetches_away(key);

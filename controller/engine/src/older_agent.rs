@@ -7,7 +7,8 @@
 //! Absent: agents newer than the controller. They say what this version of the wire format has.
 
 use muster_shared::NodeId;
-use muster_shared::wire::{READS, agent_that_reads};
+use muster_shared::model::Action;
+use muster_shared::wire::{READS, READS_ADOPT, agent_that_reads};
 use muster_template::Desired;
 
 use crate::graph::Graph;
@@ -33,10 +34,13 @@ impl Graph {
     }
 
     /// The reason why the agent of a connected node is too old for the row's job.
-    pub(crate) fn too_old_for(&self, row: &Row, node: NodeKey) -> Option<String> {
-        let node = &self.nodes[node];
+    pub(crate) fn too_old_for(&self, row: &Row, key: NodeKey) -> Option<String> {
+        let node = &self.nodes[key];
         if node.reads >= READS {
             return None;
+        }
+        if row.action == Some(Action::Adopt) && node.reads < READS_ADOPT {
+            return self.cannot_adopt(key);
         }
         let Some(Desired::Node(spec)) = row.spec.as_ref().map(PackedSpec::unpack) else {
             return None;

@@ -196,7 +196,8 @@ impl Jobs {
         stack.traversal = traversal;
         stack.timeout_s = target.options.timeout.as_secs();
         stack.rollback = target.options.rollback;
-        (stack.delete_first, stack.converge) = (target.options.delete_first, target.options.converge);
+        let Options { delete_first, converge, adopt, .. } = target.options;
+        (stack.delete_first, stack.converge, stack.adopt) = (delete_first, converge, adopt);
         stack.returns = target.action == StackAction::Rollback
             && target.revision.is_none_or(|to| to == 0 || stack.complete.contains(&to));
         (stack.cancelled, stack.timed_out) = (false, false);

@@ -180,7 +180,7 @@ impl Preview<'_> {
                 ("replace", !gone && policy.restricts(Restriction::Replace))
             }
             // An external resource, whose thing is only compared.
-            Needed::Apply(Action::Check) => ("adopt", false),
+            Needed::Apply(Action::Check | Action::Adopt) => ("adopt", false),
             Needed::Apply(Action::Update) => ("update", policy.restricts(Restriction::Update)),
             Needed::Apply(Action::Create | Action::Delete | Action::Retain) => ("create", false),
         };

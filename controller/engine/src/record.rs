@@ -119,6 +119,8 @@ pub struct StackRecord {
     pub delete_first: bool,
     /// The operation gives every resource a job.
     pub converge: bool,
+    /// The operation adopts what it would create.
+    pub adopt: bool,
     /// Not all rows of the operation are in the store as it wants them. A start begins it again.
     pub entering: bool,
     /// The operation was cancelled. A start does not take it up.
@@ -437,6 +439,7 @@ pub fn action_str(action: Option<Action>) -> &'static str {
         Some(Action::Delete) => "DELETE",
         Some(Action::Check) => "CHECK",
         Some(Action::Retain) => "RETAIN",
+        Some(Action::Adopt) => "ADOPT",
     }
 }
 
@@ -471,7 +474,7 @@ pub fn type_from_text(text: &str) -> Option<(Kind, Option<Arc<str>>)> {
 
 /// From [`action_str`].
 pub fn action_from_name(name: &str) -> Option<Action> {
-    [Action::Create, Action::Update, Action::Delete, Action::Check, Action::Retain]
+    [Action::Create, Action::Update, Action::Delete, Action::Check, Action::Retain, Action::Adopt]
         .into_iter()
         .find(|a| action_str(Some(*a)) == name)
 }

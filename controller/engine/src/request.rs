@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_api::node::LostView;
+use muster_api::node::{LostView, SurveyView};
 use muster_api::site::Verdict;
 use muster_api::stack::RolloutAction;
 use muster_api::trace::{IntentProof, TraceView};
@@ -132,6 +132,9 @@ pub struct Options {
     pub delete_first: bool,
     /// Give every resource a job, changed or not, so that its agent looks and corrects.
     pub converge: bool,
+    /// What would be created is taken over as it is, and fails where that would change anything.
+    #[serde(default)]
+    pub adopt: bool,
     /// Fail the operation after this time.
     pub timeout: Duration,
     /// Refuse a `for_each` whose selector matches more nodes.
@@ -148,6 +151,7 @@ impl Default for Options {
             require_nodes: false,
             delete_first: false,
             converge: false,
+            adopt: false,
             timeout: Duration::from_secs(3600),
             max_nodes: None,
             scope: None,
@@ -229,6 +233,8 @@ pub enum Request {
     },
     /// Asks a node for its facts.
     Facts { node: NodeId },
+    /// What a server is like, as resources that change nothing there.
+    Survey { node: NodeId },
     /// Starts or ends maintenance. A node in maintenance gets no jobs. Its agent still observes.
     Maintenance {
         node: NodeId,
@@ -401,6 +407,8 @@ pub enum Answer {
     Traced(Box<TraceView>),
     /// What traces prove of an intent.
     Proved(Box<IntentProof>),
+    /// What a server is like.
+    Surveyed(Box<SurveyView>),
     /// The node was removed.
     NodeRemoved {
         node: NodeId,

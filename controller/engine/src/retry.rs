@@ -29,7 +29,7 @@ impl Jobs {
     fn is_blocked(&self, row: &Row) -> bool {
         let is_unready = |needed: &Row| !needed.ready && needed.role != Role::Cleanup;
         let needs_one = || row.requires.iter().filter_map(|slot| self.graph.rows.get(*slot)).any(is_unready);
-        let acts = matches!(row.action, Some(Action::Create | Action::Update));
+        let acts = matches!(row.action, Some(Action::Create | Action::Update | Action::Adopt));
         let is_counted = self.graph.stacks.get(&row.stack).is_some_and(|it| it.status == Status::InProgress);
         !row.is_going() && (row.blocked > 0 || !is_counted && acts && needs_one())
     }

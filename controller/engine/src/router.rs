@@ -74,6 +74,7 @@ impl Engine {
                 TimerKey::Correct(slot) => self.traversals.jobs.correct(slot),
                 TimerKey::Facts(node) => self.traversals.answer_facts(node),
                 TimerKey::Move(node) => self.traversals.move_due(node),
+                TimerKey::Survey(node) => self.graph_mut().survey_due(node),
                 TimerKey::Intents => self.intents_due(),
                 TimerKey::Fit(stack) => self.traversals.fit_due(stack, due),
                 TimerKey::Rollouts(stack) => self.traversals.jobs.rollouts_due(stack, due),
@@ -256,6 +257,10 @@ impl Engine {
                 let lost = self.view().lost_views(lost.into_iter());
                 Answer::NodeRemoved { node, lost, lost_total }
             }),
+            Request::Survey { node } => match self.graph_mut().survey(&node, id) {
+                Ok(()) => return, // answered when the agent has looked
+                Err(refusal) => Err(refusal),
+            },
             Request::MoveNode { node, token } => match self.move_node(&node, token, id) {
                 Ok(()) => return, // answered when the agent has
                 Err(refusal) => Err(refusal),

@@ -49,7 +49,7 @@ impl Request {
             | Request::ClearHook { stack, .. }
             | Request::Signal { stack, .. } => Target::Stack(stack),
             Request::Maintenance { node, .. } => Target::Nodes([node].into()),
-            Request::Facts { node } => Target::Seen(node),
+            Request::Facts { node } | Request::Survey { node } => Target::Seen(node),
             Request::FlowStats { device } | Request::ForeignFlows { device } => Target::Seen(&device.node),
             Request::ApplyFlows { stages, .. } => {
                 Target::Nodes(stages.iter().flatten().map(|write| &write.device.node).collect())

@@ -59,6 +59,7 @@ impl Engine {
             Up::Clock { ahead, .. } => self.graph_mut().clock_told(key, ahead),
             Up::Described(strays) => self.graph_mut().strays_described(key, strays),
             Up::Moved(outcome) => self.moved(key, outcome),
+            Up::Surveyed(survey) => self.graph_mut().surveyed(key, survey),
         }
     }
 

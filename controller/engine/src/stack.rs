@@ -33,6 +33,8 @@ pub(crate) struct Stack {
     pub delete_first: bool,
     /// The operation gives every resource a job.
     pub converge: bool,
+    /// The operation adopts what it would create.
+    pub adopt: bool,
     /// The operation rolls back to a COMPLETE revision. After a restart, the record of a rollout
     /// says so.
     pub returns: bool,
@@ -120,6 +122,7 @@ impl Stack {
             rollback: false,
             delete_first: false,
             converge: false,
+            adopt: false,
             returns: false,
             cancelled: false,
             timed_out: false,
@@ -179,6 +182,7 @@ impl Stack {
             rollback: self.rollback,
             delete_first: self.delete_first,
             converge: self.converge,
+            adopt: self.adopt,
             entering: self.entering.as_ref().is_some_and(|entering| entering.begins),
             cancelled: self.cancelled,
             timed_out: self.timed_out,

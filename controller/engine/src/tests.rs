@@ -2,6 +2,7 @@
 
 mod accounts;
 mod addresses;
+mod adopt;
 mod bed;
 mod cancel;
 mod check;

@@ -27,6 +27,7 @@ pub(crate) enum TimerKey {
     Facts(NodeKey),
     /// The end of the wait for a node's move.
     Move(NodeKey),
+    Survey(NodeKey),
     /// The next check of intents.
     Intents,
     /// The time to follow changes of nodes.
@@ -66,6 +67,7 @@ impl Timers {
             TimerKey::Fit(_) => "stack follows nodes",
             TimerKey::Facts(_) => "facts request timeout",
             TimerKey::Move(_) => "move request timeout",
+            TimerKey::Survey(_) => "survey request timeout",
         };
         Some((*due, why))
     }

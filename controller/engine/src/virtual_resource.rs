@@ -256,7 +256,7 @@ fn time_of(desired: &Desired, action: Action) -> Duration {
         Action::Create => times.create,
         Action::Update => times.update,
         Action::Delete => times.delete,
-        Action::Retain | Action::Check => 0,
+        Action::Retain | Action::Check | Action::Adopt => 0,
     };
     Duration::from_millis(millis.into())
 }

@@ -96,7 +96,7 @@ impl Traversals {
             stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)
         });
         let (acts, same_work) = match &decision {
-            Ok(Decision::Apply(apply)) => (true, self.jobs.is_same_work(slot, apply.node, &apply.spec)),
+            Ok(Decision::Apply(apply)) => (true, self.jobs.is_same_work(slot, apply)),
             Ok(Decision::Replace | Decision::Realise { .. }) => (true, false),
             Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => (false, false),
         };
@@ -220,6 +220,12 @@ impl Traversals {
                 Action::Update
             });
         }
+        if needed == Needed::Apply(Action::Create)
+            && kind.is_adoptable()
+            && self.jobs.graph.stacks[&self.jobs.graph.rows[slot].stack].adopt
+        {
+            needed = Needed::Apply(Action::Adopt);
+        }
         if packed.is_flows() {
             let stack = &self.jobs.graph.stacks[&self.jobs.graph.rows[slot].stack];
             let may_hide = stack.hidden.hides_of_others() || !tree.secrets().is_empty();
@@ -249,9 +255,10 @@ impl Jobs {
 
     /// Gives the row a job, unless the present one does the same.
     fn apply(&mut self, slot: Slot, tree: &Tree, apply: Apply) {
+        let is_same = self.is_same_work(slot, &apply);
         let Apply { node, action, spec, claims, content } = apply;
         if self.graph.rows[slot].work.is_some() {
-            if !self.is_same_work(slot, node, &spec) || self.graph.is_held_back(slot) {
+            if !is_same || self.graph.is_held_back(slot) {
                 self.withdraw_and_visit(slot);
             }
             return;
@@ -339,11 +346,13 @@ impl Jobs {
         }
     }
 
-    /// Whether the row's job already leads to `spec` on `node`.
-    pub(crate) fn is_same_work(&self, slot: Slot, node: NodeKey, spec: &PackedSpec) -> bool {
+    /// Whether the row's job already leads to this. An adoption is no creation: it changes nothing.
+    fn is_same_work(&self, slot: Slot, apply: &Apply) -> bool {
         let row = &self.graph.rows[slot];
-        row.node == Some(node)
-            && row.spec.as_ref() == Some(spec)
+        let adopts = [row.action, Some(apply.action)].map(|action| action == Some(Action::Adopt));
+        row.node == Some(apply.node)
+            && row.spec.as_ref() == Some(&apply.spec)
+            && adopts[0] == adopts[1]
             && !row.is_going()
             && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
     }

@@ -261,6 +261,7 @@ fn begun(answer: Answer) -> Result<Json<FlowsBegun>, ApiError> {
         | Answer::Facts { .. }
         | Answer::Intents { .. }
         | Answer::Traced(_)
+        | Answer::Surveyed(_)
         | Answer::Proved(_)
         | Answer::NodeRemoved { .. } => Err(ApiError::internal("the engine did not say what has begun")),
     }

@@ -237,6 +237,7 @@ fn taken(answer: Answer) -> Result<Json<IntentsTaken>, ApiError> {
         | Answer::Facts { .. }
         | Answer::Flows { .. }
         | Answer::Traced(_)
+        | Answer::Surveyed(_)
         | Answer::Proved(_)
         | Answer::NodeRemoved { .. } => Err(ApiError::internal("the engine did not say what it took")),
     }

@@ -281,6 +281,7 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::MoveNode => on(method, node::change_site),
         Operation::SetMaintenance => on(method, node::maintenance),
         Operation::ShowFacts => on(method, node::facts),
+        Operation::SurveyNode => on(method, node::survey),
         Operation::ListNodeResources => on(method, node::resources),
         Operation::ListDrift => on(method, node::drift),
         Operation::ApplyFlows => on(method, flow::apply),

@@ -12,7 +12,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query};
 use muster_api::node::{
     ChangeLabels, DriftView, FactsView, FleetCounts, LinkCounters, LinkFactsView, Maintenance, MoveNode,
-    NodeMoved, NodeRemoved, NodeResourceView, NodeView,
+    NodeMoved, NodeRemoved, NodeResourceView, NodeView, SurveyView,
 };
 use muster_api::query::{Counted, NodePage, OnNode, OneNode};
 use muster_api::user::Scope;
@@ -222,6 +222,7 @@ pub async fn remove(api: Api, Path(name): Path<String>) -> Result<Json<NodeRemov
         | Answer::Facts { .. }
         | Answer::Intents { .. }
         | Answer::Traced(_)
+        | Answer::Surveyed(_)
         | Answer::Proved(_)
         | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what was removed")),
     }
@@ -236,10 +237,28 @@ pub async fn facts(api: Api, Path(name): Path<String>) -> Result<Json<FactsView>
         | Answer::Joined { .. }
         | Answer::Signalled { .. }
         | Answer::Traced(_)
+        | Answer::Surveyed(_)
         | Answer::Proved(_)
         | Answer::NodeRemoved { .. }
         | Answer::Intents { .. }
         | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what the node is")),
+    }
+}
+
+/// GET /v1/nodes/{node}/survey: answered when the agent has looked.
+pub async fn survey(api: Api, Path(name): Path<String>) -> Result<Json<SurveyView>, ApiError> {
+    match api.driver.request(Request::Survey { node: node_name(name)? }).await? {
+        Answer::Surveyed(view) => Ok(Json(*view)),
+        Answer::Stack { .. }
+        | Answer::Done
+        | Answer::Joined { .. }
+        | Answer::Signalled { .. }
+        | Answer::Facts { .. }
+        | Answer::Traced(_)
+        | Answer::Proved(_)
+        | Answer::NodeRemoved { .. }
+        | Answer::Intents { .. }
+        | Answer::Flows { .. } => Err(ApiError::internal("the engine did not say what the node is like")),
     }
 }
 

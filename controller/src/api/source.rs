@@ -251,7 +251,7 @@ pub(super) fn environment(EnvironmentFile { name, key, text }: EnvironmentFile) 
 }
 
 fn how(asked: stack::Options) -> Result<Options, ApiError> {
-    let stack::Options { rollback, require_nodes, delete_first, converge, timeout, max_nodes } = asked;
+    let stack::Options { rollback, require_nodes, delete_first, converge, adopt, timeout, max_nodes } = asked;
     let timeout = match timeout {
         None => Options::default().timeout,
         Some(seconds) if (1..=TIMEOUT_MAX).contains(&seconds) => Duration::from_secs(seconds),
@@ -261,5 +261,5 @@ fn how(asked: stack::Options) -> Result<Options, ApiError> {
         }
     };
     // Whose scope it is, the driver knows.
-    Ok(Options { rollback, require_nodes, delete_first, converge, timeout, max_nodes, scope: None })
+    Ok(Options { rollback, require_nodes, delete_first, converge, adopt, timeout, max_nodes, scope: None })
 }

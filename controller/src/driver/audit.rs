@@ -301,6 +301,7 @@ fn meaning(request: &Request) -> Option<(&'static str, String, String)> {
             row(action, &target, node.as_ref().map_or_else(nothing, |node| format!("on {node}")))
         }
         Request::Facts { .. }
+        | Request::Survey { .. }
         | Request::FlowStats { .. }
         | Request::SampleFlows
         | Request::ForeignFlows { .. }

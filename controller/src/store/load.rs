@@ -169,6 +169,7 @@ fn stack(row: &Row<'_>, key: &DataKey) -> Result<StackRecord, Damage> {
         rollback: row.get("rollback")?,
         delete_first: row.get("delete_first")?,
         converge: row.get("converge")?,
+        adopt: row.get("adopt")?,
         entering: row.get("entering")?,
         cancelled: row.get("cancelled")?,
         timed_out: row.get("timed_out")?,

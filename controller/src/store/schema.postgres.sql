@@ -33,7 +33,8 @@ CREATE TABLE stacks (
     converge       BIGINT NOT NULL,  -- 1: every resource gets a job in the operation
     timed_out      BIGINT NOT NULL,  -- 1: the operation had its time
     entering       BIGINT NOT NULL,  -- 1: a start begins the operation again, because not all of its rows are here
-    scope          TEXT              -- k=v: all nodes of the stack have this label; NULL: any node
+    scope          TEXT,             -- k=v: all nodes of the stack have this label; NULL: any node
+    adopt          BIGINT NOT NULL   -- 1: what the operation would create is taken over as it is
 );
 
 CREATE TABLE revisions (

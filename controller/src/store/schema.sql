@@ -30,7 +30,8 @@ CREATE TABLE stacks (
     converge       INTEGER NOT NULL,  -- 1: every resource gets a job in the operation
     timed_out      INTEGER NOT NULL,  -- 1: the operation had its time
     entering       INTEGER NOT NULL,  -- 1: a start begins the operation again, because not all of its rows are here
-    scope          TEXT               -- k=v: all nodes of the stack have this label; NULL: any node
+    scope          TEXT,              -- k=v: all nodes of the stack have this label; NULL: any node
+    adopt          INTEGER NOT NULL   -- 1: what the operation would create is taken over as it is
 );
 
 CREATE TABLE revisions (

@@ -165,11 +165,11 @@ fn put_stack(db: &Db, key: &DataKey, stack: &StackRecord, now: &str) -> Result<(
     let (outputs, hidden_digests) = (json(&stack.outputs), json(&stack.hidden_digests));
     db.prepare(
         "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17, ?18, ?19,
-             ?20, ?21, ?22)
+             ?20, ?21, ?22, ?23)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
              timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
              updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17, hidden_digests = ?18,
-             converge = ?19, timed_out = ?20, entering = ?21",
+             converge = ?19, timed_out = ?20, entering = ?21, adopt = ?23",
     )?
     .execute(values![
         row[0],
@@ -194,6 +194,7 @@ fn put_stack(db: &Db, key: &DataKey, stack: &StackRecord, now: &str) -> Result<(
         stack.timed_out,
         stack.entering,
         stack.scope.as_ref().map(ToString::to_string),
+        stack.adopt,
     ])?;
     for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {
         meta::raise(db, key, int(value))?;

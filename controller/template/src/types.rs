@@ -293,6 +293,16 @@ impl Kind {
         matches!(self.info().place, Place::Controller(_) | Place::Whole)
     }
 
+    /// Whether a resource can be compared with its server before anything is made, so that it can be adopted. What a
+    /// script or a flow rule would do cannot.
+    pub fn is_adoptable(self) -> bool {
+        match self.info().place {
+            Place::Node(_) | Place::Whole => true,
+            Place::Controller(_) => self != Kind::Intent,
+            Place::Deployment(_) | Place::Device(_) => false,
+        }
+    }
+
     /// Whether drift is corrected by default.
     pub(crate) fn is_corrected(self) -> bool {
         self.info().is_corrected

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::flow::{FlowDown, FlowUp};
 use super::topology::DevicePorts;
-use super::{Action, ContentDigest, Drift, Facts, Spec, Stray};
+use super::{Action, ContentDigest, Drift, Facts, Spec, Stray, Survey};
 use crate::join::{Address, JoinToken};
 use crate::{Attempt, EpochId, Generation, ResourceId};
 
@@ -82,6 +82,9 @@ pub enum Down {
     /// Join another site with this token and leave this one; the answer is [`Up::Moved`]. Sent only to an agent
     /// that [reads](Hello::reads) this message.
     Move(Box<JoinToken>),
+    /// Say what this server is like, as desired states that change nothing; the answer is [`Up::Surveyed`]. Sent
+    /// only to an agent that [reads](Hello::reads) this message.
+    Survey,
 }
 
 /// A message of an agent.
@@ -152,6 +155,8 @@ pub enum Up {
     Described(Vec<Stray>),
     /// The answer to [`Down::Move`], on the same connection or never. Never acknowledged.
     Moved(MoveOutcome),
+    /// The answer to [`Down::Survey`]. Never acknowledged.
+    Surveyed(Survey),
 }
 
 /// The outcome of a move to another site.
@@ -260,7 +265,7 @@ pub enum Outcome {
     Withdrawn,
     /// The agent knows a newer generation.
     Superseded { by: Generation },
-    /// The answer to [`Action::Check`] if the host differs from the desired state.
+    /// The answer to [`Action::Check`] and [`Action::Adopt`] if the host differs from the desired state.
     Differs {
         /// The host has nothing of the resource.
         missing: bool,

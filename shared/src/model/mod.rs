@@ -6,6 +6,7 @@ mod message;
 pub mod network;
 mod spec;
 mod stray;
+mod survey;
 pub mod topology;
 mod types;
 mod watch;
@@ -17,6 +18,7 @@ pub use message::{
 };
 pub use spec::{Action, Claim, Content, ContentDigest, Lane, OnDelete};
 pub use stray::{DESCRIBED_MAX, STRAY_NAME_MAX, Stray};
+pub use survey::{LEFT_OUT_LINE_MAX, LEFT_OUT_MAX, SURVEYED_MAX, Survey};
 pub(crate) use types::map_in_bounds;
 pub use types::*;
 pub use watch::{Drift, DriftState};

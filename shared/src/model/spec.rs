@@ -23,6 +23,10 @@ pub enum Action {
     Check,
     /// Forget the resource and leave the host's state.
     Retain,
+    /// Hold the resource as [`Action::Create`] does, but only if applying it changes nothing: otherwise the
+    /// answer is [`Outcome::Differs`](super::Outcome::Differs). Sent only to an agent that
+    /// [reads](super::Hello::reads) it.
+    Adopt,
 }
 
 /// BLAKE3 of a content.
@@ -193,7 +197,7 @@ impl Action {
     /// Whether the action brings the resource to its desired state.
     pub fn applies(self) -> bool {
         match self {
-            Action::Create | Action::Update => true,
+            Action::Create | Action::Update | Action::Adopt => true,
             Action::Delete | Action::Check | Action::Retain => false,
         }
     }
@@ -202,7 +206,7 @@ impl Action {
     pub fn removes(self) -> bool {
         match self {
             Action::Delete | Action::Retain => true,
-            Action::Create | Action::Update | Action::Check => false,
+            Action::Create | Action::Update | Action::Check | Action::Adopt => false,
         }
     }
 }

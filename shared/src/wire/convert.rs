@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::{CHUNK_MAX, WireError, facts, flow, jobs, stray, topology, v1, watch};
+use super::{CHUNK_MAX, WireError, facts, flow, jobs, stray, survey, topology, v1, watch};
 use crate::join::{ADDRESSES_MAX, TOKEN_MAX};
 use crate::model::{
     Action, CHALLENGE_BYTES, Content, ContentDigest, Down, Hello, Job, LedgerEntry, MoveOutcome, Observed,
@@ -77,6 +77,7 @@ impl From<&Down> for v1::Down {
                 v1::Down::Controllers(addresses.iter().take(ADDRESSES_MAX).map(ToString::to_string).collect())
             }
             Down::Move(token) => v1::Down::Move(token.to_string()),
+            Down::Survey => v1::Down::Survey,
         }
     }
 }
@@ -130,6 +131,7 @@ impl Bounded for v1::Down {
                 at_most("token", token.len(), TOKEN_MAX)?;
                 Down::Move(Box::new(token.parse().map_err(|_| out_of_bounds("token"))?))
             }
+            v1::Down::Survey => Down::Survey,
         })
     }
 }
@@ -174,6 +176,7 @@ impl From<&Up> for v1::Up {
             Up::Described(strays) => v1::Up::Described(strays.iter().map(stray::stray_out).collect()),
             Up::Moved(MoveOutcome::Left) => v1::Up::Moved(None),
             Up::Moved(MoveOutcome::Stays { reason }) => v1::Up::Moved(Some(reason_out(reason))),
+            Up::Surveyed(survey) => survey::survey_out(survey),
         }
     }
 }
@@ -232,6 +235,7 @@ impl Bounded for v1::Up {
                 at_most("reason", reason.len(), REASON_MAX)?;
                 Up::Moved(MoveOutcome::Stays { reason })
             }
+            v1::Up::Surveyed { specs, left_out } => Up::Surveyed(survey::survey_in(specs, left_out)?),
         })
     }
 }
@@ -286,6 +290,7 @@ fn action_out(action: Action) -> v1::Action {
         Action::Delete => v1::Action::Delete,
         Action::Check => v1::Action::Check,
         Action::Retain => v1::Action::Retain,
+        Action::Adopt => v1::Action::Adopt,
     }
 }
 
@@ -296,6 +301,7 @@ fn action_in(action: v1::Action) -> Action {
         v1::Action::Delete => Action::Delete,
         v1::Action::Check => Action::Check,
         v1::Action::Retain => Action::Retain,
+        v1::Action::Adopt => Action::Adopt,
     }
 }
 

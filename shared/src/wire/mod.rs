@@ -14,6 +14,7 @@ mod facts;
 mod flow;
 mod jobs;
 mod stray;
+mod survey;
 mod topology;
 mod trace;
 pub mod v1;
@@ -37,20 +38,23 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 /// 3: `Controllers`.
 /// 4: `Move`.
 /// 5: `Trace`.
+/// 6: `Survey`, and the action `Adopt`.
 ///
-/// What agents say has had two additions, `Moved` and `Traced`. Only a controller that said `Move` or `Trace` on
-/// this connection is told them: a controller reads an agent of the version after its own. The first other
+/// What agents say has had three additions, `Moved`, `Traced` and `Surveyed`. Only a controller that said `Move`,
+/// `Trace` or `Survey` on this connection is told them: a controller reads an agent of the version after its own. The first other
 /// addition comes with one to `Welcome`, which says how much the controller reads.
-pub const READS: u32 = 5;
+pub const READS: u32 = 6;
 /// An agent that reads `Controllers` reads this much at least.
 pub const READS_CONTROLLERS: u32 = 3;
 /// An agent that reads `Move` reads this much at least.
 pub const READS_MOVE: u32 = 4;
 /// An agent that reads `Trace` reads this much at least.
 pub const READS_TRACE: u32 = 5;
+/// An agent that reads `Survey` and `Adopt` reads this much at least.
+pub const READS_ADOPT: u32 = 6;
 
 /// The first version of the agent that reads each of the additions.
-const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0"];
+const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0"];
 
 /// The first version of the agent that reads this number of additions.
 pub fn agent_that_reads(additions: u32) -> &'static str {

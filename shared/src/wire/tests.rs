@@ -185,6 +185,7 @@ fn downs() -> Vec<Down> {
         "[fd00::2]:8883".parse().unwrap(),
     ])])
     .chain([move_tests::down(), trace_tests::down()])
+    .chain([Down::Survey, acting(Action::Adopt)])
     .collect()
 }
 
@@ -225,7 +226,13 @@ fn ups() -> Vec<Up> {
     .chain([Up::Described(vec![stray("/etc/motd".into())]), reading(1)])
     .chain(move_tests::ups())
     .chain(trace_tests::ups())
+    .chain([Up::Surveyed(survey())])
     .collect()
+}
+
+fn survey() -> Survey {
+    let zone = Timezone { timezone: "Europe/Rome".into(), on_delete: OnDelete::Restore };
+    Survey { specs: vec![zone.into()], left_out: vec!["eth1: it leases its addresses".into()] }
 }
 
 fn stray(name: String) -> Stray {
@@ -247,7 +254,7 @@ fn a_greeting_of_an_agent_that_reads_more_is_one_that_older_controllers_read() {
         v1::Up::Greeting { agent_version, .. } => agent_version,
         _ => unreachable!(),
     };
-    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+5"));
+    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+6"));
 }
 
 #[test]

@@ -55,6 +55,8 @@ mod types {
         Controllers(Vec<String>),
         /// reads 4: a join token
         Move(String),
+        /// reads 6
+        Survey,
     }
 
     #[derive(Serialize, Deserialize)]
@@ -72,6 +74,8 @@ mod types {
         Delete,
         Check,
         Retain,
+        /// reads 6
+        Adopt,
     }
 
     #[derive(Serialize, Deserialize)]
@@ -135,6 +139,10 @@ mod types {
         Described(Vec<Stray>),
         /// why the node stays; none: it has left
         Moved(Option<String>),
+        Surveyed {
+            specs: Vec<SpecV1>,
+            left_out: Vec<String>,
+        },
     }
 
     #[derive(Serialize, Deserialize)]

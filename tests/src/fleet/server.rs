@@ -53,6 +53,7 @@ impl Server {
             }
             Effect::FindRoom => Input::Room(Ok(())),
             Effect::Gather => Input::Gathered(Ok(Box::default())),
+            Effect::Survey { .. } => Input::Surveyed(muster_shared::model::Survey::default()),
             Effect::Content { digest, step } => {
                 let state = self.content(digest, step);
                 return state.map(|state| Input::Content { digest, state: Ok(state) });

@@ -109,7 +109,7 @@ impl Disk {
         job.filter(|job| last.is_some_and(|last| last.key == job.key())).is_some_and(|job| match job.action {
             Action::Retain => true,
             Action::Delete => is_kept(&job.spec),
-            Action::Create | Action::Update | Action::Check => false,
+            Action::Create | Action::Update | Action::Check | Action::Adopt => false,
         })
     }
 

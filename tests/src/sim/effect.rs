@@ -165,6 +165,7 @@ impl World {
             }
             // Nobody gives documents on a simulated server.
             // There is one site.
+            Effect::Survey { .. } => self.violate("nobody asks for a survey".into()),
             Effect::Join { .. } | Effect::ChangeSite { .. } => {
                 let name = &self.machines[at].name;
                 self.violate(format!("{name} moves to another site, which nobody asked for"));

@@ -10,6 +10,7 @@ use muster_shared::model::{Action, Claim, Down, Job, ReportKey};
 use muster_shared::{Generation, NodeId};
 use muster_template::Kind;
 
+use super::adopt;
 use super::fleet;
 use super::outbox::Leaving;
 use super::plan::{HIDDEN, Plan, split};
@@ -141,6 +142,9 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             if enters(shared, job) {
                 return Some(format!("{resource} is sent to {node}, whose stack enters its rows"));
             }
+            if let Some(wrong) = adopt::creates(shared, job) {
+                shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
+            }
             if let Some(wrong) = fleet::begins(shared, node, job) {
                 shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
             }
@@ -159,6 +163,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
         | Down::Remove(_)
         | Down::Controllers(_)
         | Down::Move(_)
+        | Down::Survey
         | Down::Flow(FlowDown::Ask { .. }) => None,
         Down::Flow(FlowDown::Batch(batch)) => shared.takes_off_unasked(node, batch),
         // What is on the device stays there, and is nobody's business.
@@ -235,11 +240,13 @@ fn out_of_turn(shared: &Shared, node: &NodeId, job: &Job, first: bool, is_new: b
     }
     match job.action {
         // One that is out stays out when somebody changes what it needs, and is said again.
-        Action::Create | Action::Update if is_new && !fleet::goes_on(shared, row, job) => {
+        Action::Create | Action::Update | Action::Adopt if is_new && !fleet::goes_on(shared, row, job) => {
             too_early(shared, row).and_then(name)
         }
         Action::Delete | Action::Retain if first => still_needed(shared, row).and_then(name),
-        Action::Create | Action::Update | Action::Delete | Action::Retain | Action::Check => None,
+        Action::Create | Action::Update | Action::Delete | Action::Retain | Action::Check | Action::Adopt => {
+            None
+        }
     }
 }
 
@@ -247,7 +254,7 @@ fn out_of_turn(shared: &Shared, node: &NodeId, job: &Job, first: bool, is_new: b
 fn hooked(shared: &Shared, row: &ResourceRecord, job: &Job) -> Option<Hook> {
     let stack = shared.tables.stacks.get(&row.stack)?;
     let hook = match job.action {
-        Action::Create => Hook::PreCreate,
+        Action::Create | Action::Adopt => Hook::PreCreate,
         Action::Update => Hook::PreUpdate,
         Action::Delete | Action::Retain => Hook::PreDelete,
         Action::Check => return None,

@@ -89,6 +89,8 @@ pub struct Process {
     pub(super) runs: BTreeMap<ReportKey, Run>,
     /// With whether the agent knows that it has made the thing.
     pub(super) checks: BTreeMap<ReportKey, (Job, bool)>,
+    /// Adoptions that found what they want.
+    pub(super) compared: BTreeSet<ReportKey>,
     /// What the host is asked to tell changes of.
     pub(super) watched: BTreeMap<ResourceId, Thing>,
     /// Jobs that wait for a script.
@@ -288,6 +290,7 @@ impl World {
             timer: 0,
             runs: BTreeMap::new(),
             checks: BTreeMap::new(),
+            compared: BTreeSet::new(),
             watched: BTreeMap::new(),
             scripts: BTreeMap::new(),
             ended: Vec::new(),

@@ -14,6 +14,7 @@
 //! Absent: threads, clocks, files, sockets.
 
 mod addresses;
+mod adopt;
 mod aftermath;
 mod beside;
 mod bounds;

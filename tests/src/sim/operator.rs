@@ -8,6 +8,7 @@ use muster_engine::{Answer, Hook, JoinAsk, NewToken, Options as How, Refusal, Re
 use muster_shared::join::TokenSecret;
 use muster_shared::{ResourceId, StackName};
 
+use super::adopt::Adopters;
 use super::dice::Dice;
 use super::machine::Machine;
 use super::plan::{Maker, Mood, Plan, What};
@@ -25,6 +26,7 @@ pub struct Operators {
     pub signals: Dice,
     /// Of those that see to the fleet.
     pub fleet: Dice,
+    pub adopters: Adopters,
     /// Makes what they want.
     pub maker: Maker,
     stacks: usize,
@@ -57,6 +59,7 @@ impl Operators {
             maintenance: Dice::new(seed, "maintenance"),
             signals: Dice::new(seed, "signals"),
             fleet: Dice::new(seed, "fleet"),
+            adopters: Adopters::new(seed),
             maker: Maker::new(seed, nodes),
             stacks,
             tokens: 0,
@@ -78,6 +81,7 @@ impl Operators {
             require_nodes: self.dice.one_in(20),
             delete_first: self.dice.one_in(6),
             converge: self.dice.one_in(8),
+            adopt: false,
             timeout: Duration::from_secs(*self.dice.pick(&[5, 20, 60, 180, 600])),
             max_nodes: None,
             scope: None,
@@ -188,8 +192,12 @@ impl World {
                 let is_create = matches!(deed, Deed::Create);
                 let mut plan = self.operators.plan(n, is_create);
                 self.removes_things(&name, &mut plan);
+                let adopt = self.operators.adopters.adopt();
+                if adopt {
+                    self.others_make(&plan);
+                }
                 let plan = Rc::new(plan);
-                self.applies(&name, plan, how, is_create);
+                self.applies(&name, plan, How { adopt, ..how }, is_create);
             }
             Deed::Delete => drop(self.asks(&name, Asked::Delete, Request::Delete { name: name.clone() })),
             Deed::Rollback(to) => {

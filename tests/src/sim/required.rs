@@ -436,6 +436,13 @@ const LOADS: [&str; 5] = [
     "as many jobs with one server as there may be",
 ];
 
+const ADOPTIONS: [&str; 4] = [
+    "adoption finds what it wants",
+    "adoption finds something else",
+    "row ADOPT IN_PROGRESS sent -> ADOPT COMPLETE",
+    "row ADOPT IN_PROGRESS sent -> ADOPT FAILED",
+];
+
 const CLOCKS: [&str; 2] = ["token counts", "token has expired"];
 
 const BOUNDS: [&str; 2] = ["bounds as many COMPLETE revisions as are kept", "large turn is counted"];
@@ -495,11 +502,13 @@ pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
     let standbys = STANDBYS.iter().map(|what| format!("standby {what}"));
     let slices = SLICES.iter().map(|what| (*what).to_owned());
     let agents = AGENTS.iter().map(|what| (*what).to_owned());
+    let adoptions = ADOPTIONS.iter().map(|what| (*what).to_owned());
     faults
         .chain(stacks)
         .chain(rows)
         .chain(operators)
         .chain(agents)
+        .chain(adoptions)
         .chain(crowds)
         .chain(histories)
         .chain(loads)

@@ -83,6 +83,7 @@ impl World {
         let wrong = self.job_must_not_begin(at, &job, own.as_ref());
         let wrong = wrong.or_else(|| self.forgets_needs(at, &job)).or_else(|| self.is_undecided(at, &job));
         let wrong = wrong.or_else(|| self.is_made_too_often(&job));
+        let wrong = wrong.or_else(|| self.adopts_blindly(at, &job));
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
         self.is_of_a_lost_history(at, &job);
         self.running.insert(job.resource, (at, key));
@@ -159,6 +160,9 @@ impl World {
                     let whom = format!("{} {}", machine.name, key.resource);
                     if self.faults.strikes(self.now, Kind::ForeignChange, &whom) {
                         found = Found::Differs { missing: false, reason: "somebody changes it".into() };
+                    }
+                    if job.action == Action::Adopt {
+                        self.is_compared(at, key, &found);
                     }
                     self.tell_agent(at, Input::Checked { key, found: Ok(found) });
                 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
 mod account;
+mod adopt;
 mod boot;
 mod debian;
 mod deployments;

@@ -122,7 +122,7 @@ impl Jobs {
                     );
                 }
                 Action::Delete => self.begin_delete(key, turn),
-                Action::Check => self.check(key, turn),
+                Action::Check | Action::Adopt => self.check(key, turn),
                 // The host keeps its state. As after a delete, what others held under this resource is gone
                 // with it.
                 Action::Retain => self.end(key, Outcome::Done(Observed::default()), turn),

@@ -1,6 +1,7 @@
-//! Check jobs, which change nothing on the host.
+//! Check jobs, which change nothing on the host, and the comparison that an adoption begins with.
 //!
-//! A check only compares; the last good state and the ownership of claims stay as they are.
+//! A check only compares; the last good state and the ownership of claims stay as they are. An adoption of what is
+//! as desired goes on as a creation does; of anything else it ends here.
 //!
 //! Absent: the withdrawal of a check (`withdraw.rs`).
 
@@ -23,16 +24,17 @@ impl Jobs {
     /// The answer to [`Effect::Check`].
     pub(crate) fn checked(&mut self, key: ReportKey, found: Result<Found, RunError>, turn: &mut Turn) {
         let job = self.current(key, |phase| matches!(phase, Phase::Running { .. }));
-        if job.is_some_and(|job| job.action == Action::Check) {
-            self.end(
-                key,
-                match found {
-                    Ok(Found::AsDesired) => Outcome::Done(Observed::default()),
-                    Ok(Found::Differs { missing, reason }) => Outcome::Differs { missing, reason },
-                    Err(error) => error.into(),
-                },
-                turn,
-            );
-        }
+        let adopts = match job.map(|job| job.action) {
+            Some(Action::Check) => false,
+            Some(Action::Adopt) => true,
+            Some(Action::Create | Action::Update | Action::Delete | Action::Retain) | None => return,
+        };
+        let outcome = match found {
+            Ok(Found::AsDesired) if adopts => return self.capture(key, turn),
+            Ok(Found::AsDesired) => Outcome::Done(Observed::default()),
+            Ok(Found::Differs { missing, reason }) => Outcome::Differs { missing, reason },
+            Err(error) => error.into(),
+        };
+        self.end(key, outcome, turn);
     }
 }

@@ -30,7 +30,7 @@ impl Jobs {
             let accepted = entry.current.take_if(|accepted| accepted.job.key() == key)?;
             let job = &accepted.job;
             match (&outcome, job.action) {
-                (Outcome::Done(_), Action::Create | Action::Update) => {
+                (Outcome::Done(_), Action::Create | Action::Update | Action::Adopt) => {
                     let spec = ledger::without_content(&job.spec);
                     if let Some(holding) = &mut entry.holding {
                         // Claims given up on the way are restored and belong to no resource again.

@@ -66,11 +66,13 @@ impl Jobs {
         let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))) else { return };
         let outcome = match job.action {
             Action::Check => Outcome::Withdrawn,
-            Action::Create | Action::Update | Action::Delete if job.spec.is_interruptible() => {
+            Action::Create | Action::Update | Action::Delete | Action::Adopt
+                if job.spec.is_interruptible() =>
+            {
                 let reason = "interrupted: a cancel or a newer operation withdrew its job".into();
                 Outcome::Failed { reason, permanent: false }
             }
-            Action::Create | Action::Update | Action::Delete | Action::Retain => return,
+            Action::Create | Action::Update | Action::Delete | Action::Retain | Action::Adopt => return,
         };
         if let Some(accepted) = self.ledger.current(key.resource) {
             self.lanes.withdraw(accepted.job.spec.lane(), accepted.order);

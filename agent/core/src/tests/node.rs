@@ -4,8 +4,8 @@ use std::time::Duration;
 use muster_shared::join::JoinToken;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{
-    Action, Content, ContentDigest, Down, Dummy, File, Job, Observed, OnDelete, Outcome, Report, ReportKey,
-    Spec, Up, Welcome,
+    Action, Claim, Content, ContentDigest, Down, Dummy, File, Job, Observed, OnDelete, Outcome, Report,
+    ReportKey, Spec, Up, Welcome,
 };
 use muster_shared::{Attempt, Epoch, EpochId, Generation, MonoTime, ResourceId};
 use uuid::Uuid;
@@ -52,6 +52,8 @@ pub struct Node {
     pub looks_for_room: usize,
     /// Facts asked of the host.
     pub gathers: usize,
+    /// Surveys asked of the host, each with what is held.
+    pub surveys: Vec<BTreeSet<Claim>>,
     /// The resources that the host watches.
     pub watched: BTreeSet<ResourceId>,
     pub sent: Vec<Up>,
@@ -164,6 +166,7 @@ impl Node {
             looks: Vec::new(),
             looks_for_room: 0,
             gathers: 0,
+            surveys: Vec::new(),
             watched: BTreeSet::new(),
             sent: Vec::new(),
             flows: VecDeque::new(),
@@ -404,6 +407,7 @@ impl Node {
                 Effect::Look { number, looks } => self.looks.push((number, looks)),
                 Effect::FindRoom => self.looks_for_room += 1,
                 Effect::Gather => self.gathers += 1,
+                Effect::Survey { held } => self.surveys.push(held),
                 Effect::Watch { resource, spec } => {
                     match spec {
                         Some(_) => self.watched.insert(resource),

@@ -102,7 +102,7 @@ impl Site {
                 (Action::Delete, before) => {
                     before.expect("there is something to put back").written().to_vec()
                 }
-                (Action::Create | Action::Update, _) => b"Muster's".to_vec(),
+                (Action::Create | Action::Update | Action::Adopt, _) => b"Muster's".to_vec(),
                 (Action::Check | Action::Retain, _) => unreachable!("the host is not touched"),
             };
             if !fails {

@@ -259,6 +259,14 @@ impl Accounts {
         Ok(group_differences(group, Etc::read()?.group(&group.name).as_ref()))
     }
 
+    /// Groups and users of people, by their numbers, without passwords and keys. Each equals what is there.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub fn of_people(&self) -> Result<(Vec<Group>, Vec<User>)> {
+        Ok(Etc::read()?.of_people())
+    }
+
     /// The number of an existing user or group.
     ///
     /// # Errors

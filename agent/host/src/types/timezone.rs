@@ -28,6 +28,17 @@ const ZONES: &str = "usr/share/zoneinfo";
 /// The first bytes of a compiled zone (RFC 8536).
 const MAGIC: [u8; 4] = *b"TZif";
 
+/// The time zone that this server has.
+///
+/// # Errors
+/// `/etc/localtime` is no link to a zone, or cannot be read.
+pub async fn present(tools: &Tools) -> Result<String> {
+    match Zone::of(tools).observe().await?.localtime {
+        Localtime::Link(target) => Ok(zone_in(&target)),
+        Localtime::File(_) => Err(ZoneFault::NoLink),
+    }
+}
+
 /// The time zone settings of a server.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ZoneState {
@@ -57,6 +68,9 @@ pub enum ZoneFault {
     /// A file is no such file.
     #[error("{} is too large for a time zone's file; look at what is in it and remove it", .0.display())]
     TooLarge(PathBuf),
+    /// The server's zone has no name.
+    #[error("/etc/localtime is no link, so its zone has no name")]
+    NoLink,
     /// The zone was set and did not stay.
     #[error("after the change: {0}")]
     Differs(String),
@@ -68,7 +82,7 @@ impl Fault for ZoneFault {
     fn is_permanent(&self) -> bool {
         match self {
             Self::File(error) => error.is_permanent(),
-            Self::TooLarge(_) => true,
+            Self::TooLarge(_) | Self::NoLink => true,
             // A package may provide the zone later.
             Self::Missing(_) | Self::Differs(_) => false,
         }

@@ -21,6 +21,7 @@ pub async fn run(asked: Graph, client: &mut Client) -> Result<(), Failure> {
         Output::Document(format) => view(format, &answer, |graph| table(&Picture::of(graph))),
         Output::Dot => print(&Picture::of(&read(&answer)?).dot()),
         Output::Svg => print(&Picture::of(&read(&answer)?).svg()),
+        Output::File(_) => Err(Output::is_for_others()),
     }
 }
 

@@ -109,8 +109,8 @@ impl Wait {
 }
 
 fn options(how: &OperationArgs) -> Options {
-    let &OperationArgs { rollback, delete_first, require_nodes, max_nodes, timeout, wait: _ } = how;
-    Options { rollback, require_nodes, delete_first, converge: false, timeout, max_nodes }
+    let &OperationArgs { rollback, delete_first, require_nodes, adopt, max_nodes, timeout, wait: _ } = how;
+    Options { rollback, require_nodes, delete_first, converge: false, adopt, timeout, max_nodes }
 }
 
 /// Reports the beginning, waits for the end if requested, and reports the end.

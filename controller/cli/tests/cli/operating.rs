@@ -322,6 +322,34 @@ fn revisions_and_failures() {
     controller.requests();
 }
 
+/// A file is written once; what cannot be described is a failure with its reason.
+#[test]
+fn a_node_is_described_on_stdout_or_in_a_new_file() {
+    let answer = json!({"name": "web-1", "left_out": [], "resources": [
+        {"name": "timezone", "type": "Muster::Timezone", "properties": {"timezone": "UTC", "node": "web-1"}}]});
+    let controller = Controller::with((0..3).map(|_| Act::Answer(200, answer.clone())).collect());
+    let ask = |more: &str| outcome(muster(&format!("adopt web-1{more} --url")).arg(controller.url()));
+    let (code, template, _) = ask("");
+    assert!(code == Some(0) && template.contains("    type: Muster::Timezone\n"), "{template}");
+    let (code, stdout, _) = ask(" -o json");
+    assert_eq!((code, serde_json::from_str::<Value>(&stdout).unwrap()), (Some(0), answer));
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("web-1.yaml");
+    let into = format!(" -o {}", file.display());
+    let (code, stdout, _) = ask(&into);
+    assert!(code == Some(0) && stdout.contains("--adopt --wait"), "{stdout}");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), template);
+    assert_eq!(controller.requests(), ["GET /v1/nodes/web-1/survey"; 3]);
+    let (code, _, stderr) = outcome(&mut muster(&format!("adopt web-1{into}")));
+    assert!(code == Some(2) && stderr.contains("is there already"), "{stderr}");
+    let nothing = json!({"name": "web-1", "left_out": ["the network: no netlink"], "resources": []});
+    let controller = Controller::with(vec![Act::Answer(200, nothing)]);
+    let (code, _, stderr) = outcome(muster("adopt web-1 --url").arg(controller.url()));
+    let why = "error: nothing on web-1 can be described: the network: no netlink\n";
+    assert_eq!((code, stderr.as_str()), (Some(1), why));
+    controller.requests();
+}
+
 #[test]
 fn pictures_are_of_graphs_alone() {
     let graph = json!({"name": "web", "action": "CREATE", "status": "COMPLETE", "revision": 1, "edges": [],

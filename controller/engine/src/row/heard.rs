@@ -93,6 +93,12 @@ impl Row {
             (LastJob::Out, Outcome::Differs { missing, reason }) if is_present && checks => {
                 Heard::Differs { reason, missing }
             }
+            (LastJob::Out, Outcome::Differs { reason, .. })
+                if is_present && self.action == Some(Action::Adopt) =>
+            {
+                let reason = format!("it is not as the template has it, and was not changed: {reason}");
+                Heard::Failed { reason, permanent: true }
+            }
             (LastJob::Out | LastJob::BetweenAttempts | LastJob::GivenUp | LastJob::Over, _) => Heard::Old,
         }
     }
@@ -157,7 +163,7 @@ mod tests {
 
     #[test]
     fn what_a_report_says_of_a_row() {
-        use Action::{Check, Create, Delete};
+        use Action::{Adopt, Check, Create, Delete};
         use WorkState::{Backoff, NodeAway, Queued, Running, Sent, Settling, Withdrawing};
         let (going, failed, complete) = (Status::InProgress, Status::Failed, Status::Complete);
         let rows = [
@@ -171,6 +177,9 @@ mod tests {
             (Delete, Some(NodeAway), going, "D.....", "D....."),
             (Create, None, failed, "D.....", "......"),
             (Create, None, complete, "......", "......"),
+            (Adopt, Some(Sent), going, "DFWSFR", "..WS.."),
+            (Adopt, Some(Withdrawing), going, "DIWSII", "DIWSII"),
+            (Adopt, None, failed, "D.....", "......"),
             (Check, Some(Sent), going, "=FWSMR", "..WS.."),
             (Check, Some(Withdrawing), going, "=IWSII", "=IWSII"),
             (Check, Some(Backoff), going, "......", "......"),

@@ -279,7 +279,7 @@ impl Row {
     /// template has not changed.
     pub fn be_outdated(&mut self) {
         // The node has the thing, so the next job does not create it.
-        if self.held.is_some() && self.action == Some(Action::Create) {
+        if self.held.is_some() && matches!(self.action, Some(Action::Create | Action::Adopt)) {
             self.0.action = Some(Action::Update);
         }
         self.0.definition = 0;

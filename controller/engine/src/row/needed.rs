@@ -71,10 +71,14 @@ impl Row {
         }
         // A thing that was made counts as made, even if its agent has lost the ledger.
         let is_made = self.held.is_some() || (self.applied && self.definition != 0);
-        // The creation of a deployment has not succeeded yet. Its update may run nothing.
-        let is_unfinished = kind.is_deployment()
-            && self.action == Some(Action::Create)
-            && self.status != Some(Status::Complete);
+        // The creation of a deployment has not succeeded yet: its update may run nothing. Nor has an adoption: what
+        // it left as it was is not of the stack.
+        let begins = match self.action {
+            Some(Action::Create) => kind.is_deployment(),
+            Some(Action::Adopt) => self.held.is_none(),
+            Some(Action::Update | Action::Delete | Action::Check | Action::Retain) | None => false,
+        };
+        let is_unfinished = begins && self.status != Some(Status::Complete);
         Needed::Apply(match self {
             row if row.is_external() => Action::Check,
             _ if is_made && !is_unfinished => Action::Update,
@@ -112,7 +116,7 @@ mod tests {
     fn what_a_row_needs() {
         use Needed::{Apply, Nothing, Replace};
         type Change = fn(&mut Row);
-        let rows: [(&str, Change, Desired, Needed); 14] = [
+        let rows: [(&str, Change, Desired, Needed); 16] = [
             ("it is as it is wanted", |_| {}, dummy("1", "1"), Nothing),
             ("another value", |_| {}, dummy("2", "1"), Apply(Action::Update)),
             ("a value that takes another thing", |_| {}, dummy("1", "2"), Replace),
@@ -154,6 +158,21 @@ mod tests {
                 |row| (row.0.held, row.0.definition, row.0.status) = (None, 0, Some(Status::Failed)),
                 dummy("1", "1"),
                 Apply(Action::Create),
+            ),
+            (
+                "its adoption failed, so nothing of it is held",
+                |row| {
+                    (row.0.held, row.0.action) = (None, Some(Action::Adopt));
+                    row.0.status = Some(Status::Failed);
+                },
+                dummy("1", "1"),
+                Apply(Action::Create),
+            ),
+            (
+                "it was adopted",
+                |row| row.0.action = Some(Action::Adopt),
+                dummy("2", "1"),
+                Apply(Action::Update),
             ),
             ("it was taken away", |row| row.0.action = Some(Action::Delete), dummy("1", "1"), Replace),
             (

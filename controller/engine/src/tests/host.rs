@@ -21,6 +21,8 @@ pub struct Host {
     pub ledgers: usize,
     /// The number of requests to move to another site.
     pub moves: usize,
+    /// The number of requests for a survey.
+    pub surveys: usize,
     /// A thing that is gone before the agent is asked to describe it.
     pub forgets: Option<ResourceId>,
     pub queue: VecDeque<Job>,
@@ -116,12 +118,16 @@ impl Host {
                 self.asked_for_facts += 1;
                 None
             }
-            Down::Describe(_) | Down::Remove(_) | Down::Move(_) if self.is_old => {
+            Down::Describe(_) | Down::Remove(_) | Down::Move(_) | Down::Survey if self.is_old => {
                 panic!("an older agent does not read it")
             }
             // The test says what becomes of it.
             Down::Move(_) => {
                 self.moves += 1;
+                None
+            }
+            Down::Survey => {
+                self.surveys += 1;
                 None
             }
             Down::Describe(asked) => {
@@ -173,6 +179,8 @@ impl Host {
             Outcome::Failed { reason: "told to fail".into(), permanent: false }
         } else if job.action == Action::Check {
             self.check(&job)
+        } else if let (Action::Adopt, differs @ Outcome::Differs { .. }) = (job.action, self.check(&job)) {
+            differs
         } else if job.action == Action::Retain {
             self.things.remove(&job.resource);
             Outcome::Done(Observed::default())

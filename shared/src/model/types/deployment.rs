@@ -334,7 +334,8 @@ impl DeploymentAction {
             Action::Create => Some(Self::Create),
             Action::Update => Some(Self::Update),
             Action::Delete => Some(Self::Delete),
-            Action::Check | Action::Retain => None,
+            // What a script would do cannot be compared.
+            Action::Check | Action::Retain | Action::Adopt => None,
         }
     }
 

@@ -88,6 +88,7 @@ impl DesiredState for Dummy {
             FailOn::Action(Action::Delete) => json!("delete"),
             FailOn::Action(Action::Check) => json!("check"),
             FailOn::Action(Action::Retain) => json!("retain"),
+            FailOn::Action(Action::Adopt) => json!("adopt"),
         });
         json!({"values": self.values, "seconds": self.own_time().as_secs_f64(), "fail": fail})
     }

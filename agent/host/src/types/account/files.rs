@@ -3,10 +3,15 @@
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read as _};
+use std::ops::RangeInclusive;
 use std::path::Path;
+
+use muster_shared::model::{Group, OnDelete, User};
 
 use super::{AccountFault, GroupState, Result, UserState};
 
+/// The numbers that distributions give to people.
+const OF_PEOPLE: RangeInclusive<u32> = 1_000..=59_999;
 /// A server with 100,000 accounts fits in.
 const SIZE_MAX: u64 = 16 * 1024 * 1024;
 
@@ -66,10 +71,46 @@ impl Etc {
         Some(GroupState { gid: gid.parse().ok()?, members })
     }
 
+    /// Accounts with the numbers of people, not of the distribution or of services.
+    pub(super) fn of_people(&self) -> (Vec<Group>, Vec<User>) {
+        let groups = self.group.lines().filter_map(fields::<4>).filter(|[_, _, gid, _]| is_of_people(gid));
+        let groups = groups.filter_map(|[name, ..]| {
+            let GroupState { gid, .. } = self.group(name)?;
+            let on_delete = OnDelete::Restore;
+            Some(Group { name: name.to_owned(), gid: Some(gid), system: false, members: None, on_delete })
+        });
+        let users = self.passwd.lines().filter_map(fields::<7>).filter(|[_, _, uid, ..]| is_of_people(uid));
+        let users = users.filter_map(|[name, ..]| {
+            let UserState { uid, gid, groups, home, shell, comment, .. } = self.user(name)?;
+            Some(User {
+                name: name.to_owned(),
+                uid: Some(uid),
+                group: Some(self.group_name(gid)?),
+                groups: Some(groups.into_iter().collect()),
+                home: Some(home),
+                shell: Some(shell),
+                comment: Some(comment).filter(|comment| !comment.is_empty()),
+                system: false,
+                password_hash: None,
+                authorized_keys: None,
+                locked: None,
+                on_delete: OnDelete::Restore,
+            })
+        });
+        (
+            groups.filter(|group| group.check().is_ok()).collect(),
+            users.filter(|user| user.check().is_ok()).collect(),
+        )
+    }
+
     pub(super) fn group_name(&self, gid: u32) -> Option<String> {
         let mut groups = self.group.lines().filter_map(fields::<4>);
         groups.find(|[_, _, number, _]| number.parse() == Ok(gid)).map(|[name, ..]| name.to_owned())
     }
+}
+
+fn is_of_people(number: &str) -> bool {
+    number.parse().is_ok_and(|number: u32| OF_PEOPLE.contains(&number))
 }
 
 fn row<'a, const N: usize>(text: &'a str, name: &str) -> Option<[&'a str; N]> {

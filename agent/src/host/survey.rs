@@ -1,0 +1,112 @@
+//! A survey of this server: states that it has already, for an operator who lets Muster take it over.
+//!
+//! Covers what every server has: its network, host name, time zone, and the accounts of its people. Each state is
+//! compared with the server before it is reported, so applying it changes nothing.
+//!
+//! Absent on purpose: files, units, packages and kernel settings. A server has thousands, and which of them are
+//! somebody's configuration only an operator knows. Passwords and keys are in no survey.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use muster_agent_core::{Found, RunError};
+use muster_host::net::{Description, chain};
+use muster_host::types::timezone;
+use muster_shared::ResourceId;
+use muster_shared::model::{Claim, Hostname, NetworkConfig, OnDelete, Spec, Survey, Timezone};
+use muster_shared::property::CONFIRM_TIMEOUT;
+use serde_json::Value;
+
+use super::{Before, Host, compared, network_failed, parsed, snapshot};
+
+/// No resource has it: a survey is of none.
+const NO_RESOURCE: ResourceId = ResourceId(uuid::Uuid::nil());
+
+impl Host {
+    /// States that change nothing, and what could not be described. What is `held` already is left out.
+    pub async fn survey(&self, held: &BTreeSet<Claim>) -> Survey {
+        let mut survey = Survey::default();
+        for candidate in self.candidates(held, &mut survey.left_out).await {
+            let name = format!("{} {}", candidate.type_name(), candidate.key());
+            if is_held(&candidate, held) {
+                survey.left_out.push(format!("{}: Muster has it already", name.trim_end()));
+                continue;
+            }
+            match self.would_change(NO_RESOURCE, &candidate, None, None).await {
+                Ok(Found::AsDesired) => survey.specs.push(candidate),
+                Ok(Found::Differs { reason, .. }) | Err(RunError { reason, .. }) => {
+                    survey.left_out.push(format!("{}: {reason}", name.trim_end()));
+                }
+            }
+        }
+        survey.fit()
+    }
+
+    /// As [`Host::check`], but whatever applying the state would change is a difference: a document's links lose
+    /// what it does not list.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub async fn would_change(
+        &self,
+        resource: ResourceId,
+        spec: &Spec,
+        applied: Option<&Spec>,
+        before: Option<Before>,
+    ) -> Result<Found, RunError> {
+        let Spec::Network(config) = spec else { return self.check(resource, spec, applied, before).await };
+        let (document, mapping) = parsed(config)?;
+        let before = before.as_ref().map(snapshot).transpose()?;
+        let changes = self.network.changes(&document, &mapping, before).await.map_err(network_failed)?;
+        Ok(compared(changes.is_empty(), false, changes.join("; ")))
+    }
+
+    async fn candidates(&self, held: &BTreeSet<Claim>, left_out: &mut Vec<String>) -> Vec<Spec> {
+        let mut candidates = Vec::new();
+        match self.network.describe().await {
+            Ok(Description { objects, left_out: links }) => {
+                left_out.extend(links);
+                let (theirs, free): (Vec<Value>, Vec<Value>) =
+                    objects.into_iter().partition(|object| is_held(&network(vec![object.clone()]), held));
+                let names = theirs.into_iter().map(|object| network(vec![object]).key().into_owned());
+                left_out.extend(names.map(|name| format!("{name}: Muster has it already")));
+                candidates.extend((!free.is_empty()).then(|| network(free)));
+            }
+            Err(error) => left_out.push(format!("the network: {}", chain(&error))),
+        }
+        match self.name.name() {
+            Ok(hostname) => candidates.push(Spec::Hostname(Hostname {
+                hostname,
+                confirm_timeout: CONFIRM_TIMEOUT,
+                on_delete: OnDelete::Restore,
+            })),
+            Err(error) => left_out.push(format!("the host name: {error}")),
+        }
+        match timezone::present(&self.tools).await {
+            Ok(timezone) => {
+                candidates.push(Spec::Timezone(Timezone { timezone, on_delete: OnDelete::Restore }));
+            }
+            Err(error) => left_out.push(format!("the time zone: {error}")),
+        }
+        match self.tools.accounts.of_people() {
+            Ok((groups, users)) => {
+                candidates.extend(groups.into_iter().map(Spec::Group));
+                candidates.extend(users.into_iter().map(Spec::User));
+            }
+            Err(error) => left_out.push(format!("users and groups: {error}")),
+        }
+        candidates
+    }
+}
+
+fn network(objects: Vec<Value>) -> Spec {
+    Spec::Network(NetworkConfig {
+        document: Value::Array(objects).to_string(),
+        mapping: BTreeMap::new(),
+        confirm_timeout: CONFIRM_TIMEOUT,
+        on_delete: OnDelete::Restore,
+    })
+}
+
+fn is_held(spec: &Spec, held: &BTreeSet<Claim>) -> bool {
+    spec.claims().iter().any(|claim| held.contains(claim))
+}

@@ -18,6 +18,7 @@ use serde::Deserialize;
 
 pub use self::link::{Brokers, Link, Way};
 pub use self::sites::SiteSettings;
+use crate::api::OwnCertificate;
 use crate::lease::Terms;
 use crate::site_name::SiteName;
 use crate::store::{Bounds, KEY_FILE, Location};
@@ -64,6 +65,10 @@ pub struct Controller {
     /// The address of the API over the network, `ADDRESS:PORT`; none by default.
     #[serde(deserialize_with = "optional_address")]
     pub api: Option<SocketAddr>,
+    /// The certificate that the API shows there, PEM; empty: one of the site's CA.
+    pub api_certificate: PathBuf,
+    /// Its key.
+    pub api_key: PathBuf,
     /// Unique among the site's controllers; by default this host's name.
     pub name: String,
 }
@@ -146,6 +151,8 @@ impl Default for Controller {
             addresses: Vec::new(),
             api_socket: "/run/muster/api.sock".into(),
             api: None,
+            api_certificate: PathBuf::new(),
+            api_key: PathBuf::new(),
             name: String::new(),
         }
     }
@@ -231,6 +238,11 @@ impl Settings {
             (1..=86_400).contains(&self.limits.heartbeat),
             "limits.heartbeat must be 1 to 86400 seconds"
         );
+        let Controller { api_certificate, api_key, .. } = &self.controller;
+        anyhow::ensure!(
+            api_certificate.as_os_str().is_empty() == api_key.as_os_str().is_empty(),
+            "controller.api_certificate and controller.api_key belong together: set both, or neither"
+        );
         anyhow::ensure!((2..=60).contains(&self.store.lease), "store.lease must be 2 to 60 seconds");
         let name = self.name();
         anyhow::ensure!(
@@ -288,6 +300,18 @@ impl Settings {
             true => self.controller.data_dir.join(KEY_FILE),
             false => self.store.key_file.clone(),
         }
+    }
+
+    /// What the API shows over the network instead of a certificate of the site's CA.
+    ///
+    /// # Errors
+    /// A file is bad; the error names it.
+    pub fn own_certificate(&self) -> anyhow::Result<Option<OwnCertificate>> {
+        let Controller { api_certificate, api_key, .. } = &self.controller;
+        if api_certificate.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(OwnCertificate::read(api_certificate, api_key)?))
     }
 
     /// The bounds of the database.
@@ -405,6 +429,7 @@ mod tests {
             ("[controller]\nlisten = \"nowhere\"\n", "'nowhere': want ADDRESS:PORT, such as 0.0.0.0:8883"),
             ("[controller]\nlisten = \"nowhere\"\n", "controller.toml: the configuration is wrong: "),
             ("[link]\nurl = \"mq\"\n", "link.url: 'mq'"),
+            ("[controller]\napi_key = \"/k\"\n", "set both, or neither"),
             ("[log]\nformat = \"xml\"\n", "xml"),
             ("[limits\n", "controller.toml"),
         ] {

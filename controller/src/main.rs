@@ -136,7 +136,8 @@ fn main() -> ExitCode {
         let checked = sites
             .iter()
             .try_for_each(|site| site.link.brokers().map(drop))
-            .and_then(|()| settings.check_database());
+            .and_then(|()| settings.check_database())
+            .and_then(|()| settings.own_certificate().map(drop));
         if let Err(error) = checked {
             eprintln!("error: {error:#}");
             return ExitCode::from(2);

@@ -13,6 +13,7 @@ mod standby;
 use std::fs::File;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -57,13 +58,14 @@ enum Next {
 /// A site cannot be served, or no longer: another controller has taken it over.
 pub fn run(settings: &Settings, config_file: Option<PathBuf>) -> anyhow::Result<()> {
     settings.check_database()?;
+    let certificate = settings.own_certificate()?.map(Arc::new);
     let log = log(settings)?;
     let sites = settings.of_sites();
     let names: Vec<_> = sites.iter().map(|settings| settings.site.clone()).collect();
     let runtime = runtime()?;
     let socket = Socket::new(settings.controller.api_socket.clone(), names.clone(), runtime.handle().clone());
     let share = Share::new(settings.name(), names.iter().cloned());
-    let process = Process::new(config_file, log, socket, share, names.into_iter());
+    let process = Process::new(config_file, log, socket, certificate, share, names.into_iter());
     let locks = sites.iter().map(|settings| data_dir::open(&settings.controller.data_dir));
     let locks = locks.collect::<anyhow::Result<Vec<File>>>()?;
     let runs = sites.into_iter().zip(&locks).map(|(settings, lock)| {

@@ -116,7 +116,7 @@ async fn connect(number: SocketAddr) -> Result<TcpStream, String> {
 fn server_name(trust: &Trust, address: &Address, number: SocketAddr) -> ServerName<'static> {
     let by_name = ServerName::try_from(address.host().to_owned());
     match trust {
-        Trust::Broker(_) => by_name.unwrap_or_else(|_| number.ip().into()),
+        Trust::Broker(_) | Trust::Host(_) => by_name.unwrap_or_else(|_| number.ip().into()),
         Trust::Controller(_) => number.ip().into(),
     }
 }

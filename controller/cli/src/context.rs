@@ -13,6 +13,7 @@ use clap::{Args, Subcommand};
 use muster_shared::user_token::UserToken;
 use serde::{Deserialize, Serialize};
 
+use crate::ca::Ca;
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, document, print, table};
@@ -22,6 +23,8 @@ use crate::way::{Way, shown};
 pub const DEFAULT_URL: &str = "unix:///run/muster/api.sock";
 /// A token without `muster login`.
 const TOKEN_VARIABLE: &str = "MUSTER_TOKEN";
+/// The CAs of a controller's own certificate, without `muster login`.
+const CA_VARIABLE: &str = "MUSTER_CA";
 /// The most bytes of a file with a token.
 const TOKEN_MAX: u64 = 4096;
 
@@ -33,6 +36,10 @@ pub struct Login {
     /// File with the token that 'muster user create' printed [default: MUSTER_TOKEN, or stdin]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// CA of the controller's certificate, where that is none of the site's CA: a file of PEM, or 'system' for the CAs that
+    /// this machine trusts [default: the CA that the token names]
+    #[arg(long, value_name = "FILE|system", env = CA_VARIABLE, hide_env_values = true)]
+    ca: Option<Ca>,
 }
 
 /// Verbs.
@@ -71,6 +78,16 @@ struct Contexts {
 struct Context {
     url: String,
     token: String,
+    /// None: the one that the token names.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ca: Option<String>,
+}
+
+/// What the environment says.
+#[derive(Clone, Copy, Default)]
+struct Given<'a> {
+    token: Option<&'a str>,
+    ca: Option<&'a str>,
 }
 
 /// A context in a list.
@@ -93,15 +110,16 @@ const COLUMNS: [Column<Row>; 4] = [
 pub fn way(url: Option<String>) -> Result<(String, Way), Failure> {
     // A socket needs neither a token nor a context.
     if let Some(url) = url.as_ref().filter(|url| !url.starts_with("https://")) {
-        return Ok((url.clone(), Way::new(url, None)?));
+        return Ok((url.clone(), Way::new(url, None, None)?));
     }
     let contexts = file().map_or_else(|| Ok(Contexts::default()), |file| Contexts::read(&file))?;
-    let given = env::var(TOKEN_VARIABLE).ok().filter(|text| !text.is_empty());
-    contexts.way(url, given.as_deref())
+    let set = |name| env::var(name).ok().filter(|text| !text.is_empty());
+    let (token, ca) = (set(TOKEN_VARIABLE), set(CA_VARIABLE));
+    contexts.way(url, Given { token: token.as_deref(), ca: ca.as_deref() })
 }
 
 /// Asks the controller with the token, and keeps both.
-pub async fn login(Login { url, token_file }: Login) -> Result<(), Failure> {
+pub async fn login(Login { url, token_file, ca }: Login) -> Result<(), Failure> {
     let text = match token_file {
         Some(path) => {
             let text = fs::File::open(&path).and_then(|file| io::read_to_string(file.take(TOKEN_MAX)));
@@ -116,7 +134,8 @@ pub async fn login(Login { url, token_file }: Login) -> Result<(), Failure> {
         },
     };
     let token = token(&text)?;
-    let way = Way::new(&url, Some(token.clone()))?;
+    let kept = ca.as_ref().map(Ca::to_string);
+    let way = Way::new(&url, Some(token.clone()), ca)?;
     if let Way::Socket(_) = way {
         return Err(Failure::usage("the socket of this machine needs no login: want https://HOST:PORT"));
     }
@@ -124,7 +143,7 @@ pub async fn login(Login { url, token_file }: Login) -> Result<(), Failure> {
     Client::over(way).get(&path(["status"])).await?;
     let file = file().ok_or_else(|| Failure::failed("neither HOME nor XDG_CONFIG_HOME is set"))?;
     let mut contexts = Contexts::read(&file)?;
-    contexts.contexts.insert(name.clone(), Context { url, token: token.to_string() });
+    contexts.contexts.insert(name.clone(), Context { url, token: token.to_string(), ca: kept });
     contexts.current = Some(name.clone());
     contexts.write(&file)?;
     print(&format!("{} is logged in to {name}; commands are for it from now on\n", token.name))
@@ -167,27 +186,31 @@ fn file() -> Option<PathBuf> {
 }
 
 impl Contexts {
-    /// `url` and `given`, a token, go before the context in use.
-    fn way(&self, url: Option<String>, given: Option<&str>) -> Result<(String, Way), Failure> {
+    /// `url` and `given` go before the context in use.
+    fn way(&self, url: Option<String>, given: Given<'_>) -> Result<(String, Way), Failure> {
         let context = match (&url, &self.current) {
             (Some(url), _) => self.contexts.get(&shown(url)?),
             (None, Some(name)) => Some(self.contexts.get(name).ok_or_else(|| {
                 Failure::usage(format!("there is no context '{name}' any more: muster context use, or --url"))
             })?),
-            (None, None) if given.is_some() => {
+            (None, None) if given.token.is_some() => {
                 return Err(Failure::usage(format!(
                     "{TOKEN_VARIABLE} is for a controller on another machine: say which one, with --url or MUSTER_URL"
                 )));
             }
             (None, None) => None,
         };
-        let token = match (given, context) {
+        let token = match (given.token, context) {
             (Some(given), _) => Some(token(given).map_err(|failure| failure.about(TOKEN_VARIABLE))?),
             (None, Some(context)) => Some(token(&context.token)?),
             (None, None) => None,
         };
         let url = url.or_else(|| Some(context?.url.clone())).unwrap_or_else(|| DEFAULT_URL.into());
-        let way = Way::new(&url, token)?;
+        let ca = given.ca.or_else(|| context?.ca.as_deref()).map(|text| {
+            let Ok(ca) = text.parse::<Ca>();
+            ca
+        });
+        let way = Way::new(&url, token, ca)?;
         Ok((url, way))
     }
 
@@ -263,13 +286,16 @@ mod tests {
         let kept = |current: &str| Contexts {
             current: Some(current.into()),
             contexts: BTreeMap::from([
-                ("c1:8443".to_owned(), Context { url: "https://c1".into(), token: anna.clone() }),
-                ("c2:9".to_owned(), Context { url: "https://c2:9".into(), token: "damaged".into() }),
+                ("c1:8443".to_owned(), Context { url: "https://c1".into(), token: anna.clone(), ca: None }),
+                (
+                    "c2:9".to_owned(),
+                    Context { url: "https://c2:9".into(), token: "damaged".into(), ca: None },
+                ),
             ]),
         };
         let (c1, c2, gone) = (kept("c1:8443"), kept("c2:9"), kept("c3:8443"));
         let found = |contexts: &Contexts, url: Option<&str>, given: Option<&str>| {
-            contexts.way(url.map(ToOwned::to_owned), given).map_or_else(
+            contexts.way(url.map(ToOwned::to_owned), Given { token: given, ca: None }).map_or_else(
                 |failure| failure.lines[0].clone(),
                 |(_, way)| {
                     let user = way.token().map_or("nobody", |token| &*token.name).to_owned();
@@ -305,7 +331,7 @@ mod tests {
         let file = folder.path().join("muster/contexts.toml");
         assert_eq!(Contexts::read(&file).unwrap(), Contexts::default());
         let token = UserToken { name: "anna".into(), ca_fingerprint: [1; 32], secret: [2; 32] }.to_string();
-        let context = Context { url: "https://c1:8443".into(), token };
+        let context = Context { url: "https://c1:8443".into(), token, ca: Some("system".into()) };
         let contexts = Contexts {
             current: Some("c1:8443".into()),
             contexts: BTreeMap::from([("c1:8443".to_owned(), context)]),

@@ -5,6 +5,7 @@
 
 mod adopt;
 mod audit;
+mod ca;
 mod client;
 mod context;
 mod doctor;
@@ -136,9 +137,13 @@ enum Noun {
     Trace(trace::Request),
     /// Log in to a controller on another machine, with a user's token
     ///
-    /// The token names the CA of the controller's certificate: no other controller is trusted. It is kept in
-    /// ~/.config/muster/contexts.toml, which nobody else can read. MUSTER_TOKEN goes before it.
-    #[command(after_help = "Example:\n  muster login https://c1.example.org:8443 --token-file anna.token")]
+    /// The token names the CA of the controller's certificate: no other controller is trusted. Where the controller has a
+    /// certificate of another CA (controller.api_certificate), --ca says which one is trusted instead. Token and --ca are
+    /// kept in ~/.config/muster/contexts.toml, which nobody else can read. MUSTER_TOKEN and MUSTER_CA go before it.
+    #[command(
+        after_help = "Example:\n  muster login https://c1.example.org:8443 --token-file anna.token\n  \
+                            muster login https://c1.example.org --token-file anna.token --ca system"
+    )]
     Login(context::Login),
     /// Manage the controllers that you have logged in to
     #[command(subcommand, after_help = "Example:\n  muster context list")]

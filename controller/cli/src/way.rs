@@ -1,5 +1,6 @@
 //! The way to a controller: its socket on this machine, or TLS to another one with a user's token. Decides which URLs
-//! there are, and which controller is trusted: one whose certificate is of the CA that the token names.
+//! there are, and which controller is trusted: one whose certificate is of the CA that the token names, or of the one that
+//! the user names.
 //!
 //! Absent: where the URL and the token come from (`context.rs`).
 
@@ -20,6 +21,7 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 
+use crate::ca::Ca;
 use crate::failure::Failure;
 
 /// The port of the API over the network, where the URL has none.
@@ -45,11 +47,13 @@ pub struct Remote {
     host: String,
     port: u16,
     token: UserToken,
+    /// None: the site's, which the token names.
+    ca: Option<Ca>,
 }
 
 impl Way {
     /// The way that a URL names.
-    pub fn new(url: &str, token: Option<UserToken>) -> Result<Self, Failure> {
+    pub fn new(url: &str, token: Option<UserToken>, ca: Option<Ca>) -> Result<Self, Failure> {
         match url.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => Ok(Self::Socket(PathBuf::from(path))),
             Some(("https", _)) => {
@@ -59,7 +63,7 @@ impl Way {
                         "{url} needs a user's token: muster login {url}, or the token in MUSTER_TOKEN"
                     ))
                 })?;
-                Ok(Self::Tls(Remote { host, port, token }))
+                Ok(Self::Tls(Remote { host, port, token, ca }))
             }
             _ => Err(Failure::usage(format!(
                 "--url '{url}': want unix:///PATH/OF/SOCKET or https://HOST:PORT"
@@ -89,15 +93,18 @@ impl Way {
                 let stream = UnixStream::connect(path).await.map_err(|error| no_socket(path, &error))?;
                 self.over(TokioIo::new(stream)).await
             }
-            Self::Tls(remote) => match timeout(CONNECT_TIME, remote.connect()).await {
-                Ok(Ok(stream)) => self.over(TokioIo::new(stream)).await,
-                Ok(Err(error)) => Err(Failure::unreachable(remote.no_way(&error))),
-                Err(_elapsed) => Err(Failure::unreachable(format!(
-                    "cannot reach the controller at {}: no connection within {} s",
-                    self.shown(),
-                    CONNECT_TIME.as_secs()
-                ))),
-            },
+            Self::Tls(remote) => {
+                let trust = remote.trust()?;
+                match timeout(CONNECT_TIME, remote.connect(trust)).await {
+                    Ok(Ok(stream)) => self.over(TokioIo::new(stream)).await,
+                    Ok(Err(error)) => Err(Failure::unreachable(remote.no_way(&error))),
+                    Err(_elapsed) => Err(Failure::unreachable(format!(
+                        "cannot reach the controller at {}: no connection within {} s",
+                        self.shown(),
+                        CONNECT_TIME.as_secs()
+                    ))),
+                }
+            }
         }
     }
 
@@ -112,9 +119,15 @@ impl Way {
 }
 
 impl Remote {
-    async fn connect(&self) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    fn trust(&self) -> Result<Trust, Failure> {
+        match &self.ca {
+            Some(ca) => ca.trust(),
+            None => Ok(Trust::Controller(Root::Fingerprint(self.token.ca_fingerprint))),
+        }
+    }
+
+    async fn connect(&self, trust: Trust) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        let trust = Trust::Controller(Root::Fingerprint(self.token.ca_fingerprint));
         let config = client_config(trust, None).map_err(std::io::Error::other)?;
         let name = ServerName::try_from(self.host.clone()).map_err(std::io::Error::other)?;
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
@@ -122,12 +135,18 @@ impl Remote {
 
     fn no_way(&self, error: &std::io::Error) -> String {
         let Self { host, port, .. } = self;
-        let hint = match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
-            Some(rustls::Error::InvalidCertificate(_)) => {
-                "; what answers there is not the controller that the token is for"
+        let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+        let hint = match (tls, &self.ca) {
+            (Some(rustls::Error::InvalidCertificate(_)), None) => {
+                "; what answers there is not the controller that the token is for, or shows a certificate of another CA \
+                 (controller.api_certificate): then 'muster login --ca FILE|system', or MUSTER_CA, names that CA"
+                    .to_owned()
             }
-            Some(_) => "",
-            None => "; is controller.api set there, and no firewall between?",
+            (Some(rustls::Error::InvalidCertificate(_)), Some(ca)) => {
+                format!("; its certificate is to be for this host, and of a CA of '{ca}' (--ca, MUSTER_CA)")
+            }
+            (Some(_), _) => String::new(),
+            (None, _) => "; is controller.api set there, and no firewall between?".to_owned(),
         };
         format!("cannot reach the controller at {}: {error}{hint}", host_and_port(host, *port))
     }
@@ -195,10 +214,10 @@ mod tests {
             ("/run/muster/api.sock", Err(Exit::Usage)),
             ("", Err(Exit::Usage)),
         ] {
-            let way = Way::new(url, token()).map(|way| way.shown()).map_err(|failure| failure.exit);
+            let way = Way::new(url, token(), None).map(|way| way.shown()).map_err(|failure| failure.exit);
             assert_eq!(way, shown.map(ToOwned::to_owned), "{url}");
         }
-        let failure = Way::new("https://c1", None).err().unwrap();
+        let failure = Way::new("https://c1", None, None).err().unwrap();
         assert!(failure.lines[0].contains("muster login https://c1"), "{:?}", failure.lines);
     }
 

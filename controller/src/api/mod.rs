@@ -20,6 +20,7 @@ mod intent;
 mod intent_view;
 mod metrics;
 mod node;
+mod own_certificate;
 mod pace;
 mod preview;
 mod resource;
@@ -64,9 +65,11 @@ use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
 use caller::Asked;
 use error::ApiError;
+pub use own_certificate::{CertificateError, OwnCertificate};
 use pace::Pace;
 pub use server::{ApiHandle, Socket, SocketError, serve};
 pub use standby::{StandbyConfig, serve_standby};
+pub use tls::acceptor;
 
 /// The most items of a list that one query asks of the driver: a long list would delay its other work.
 const PAGE: usize = 1000;

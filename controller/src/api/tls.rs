@@ -1,7 +1,7 @@
-//! The API over the network: TLS 1.3 with a certificate of the site's CA. Decides how many connections one network has, how
-//! long a handshake may take, and how long a client may read nothing.
+//! The API over the network: TLS 1.3 with a certificate of the site's CA, or one of its own. Decides how many connections
+//! one network has, how long a handshake may take, and how long a client may read nothing.
 //!
-//! Absent: who may ask (`caller.rs`), the bounds of all connections (`accept.rs`), and the socket (`server.rs`).
+//! Absent: that certificate (`own_certificate.rs`, `link/direct/tls.rs`), who may ask (`caller.rs`), the bounds of all connections (`accept.rs`), and the socket (`server.rs`).
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,6 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use rustls::ServerConfig;
+use rustls::crypto::ring::{Ticketer, default_provider};
+use rustls::server::ResolvesServerCert;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -31,6 +34,21 @@ const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 const WRITE_TIME: Duration = Duration::from_secs(30);
 /// Between two tries to listen at an address that another program has, or that is not this machine's yet.
 const BIND_PAUSE: Duration = Duration::from_secs(10);
+
+/// The server's side of TLS, with this certificate.
+///
+/// # Errors
+/// TLS cannot be set up.
+pub fn acceptor(certificate: Arc<dyn ResolvesServerCert>) -> io::Result<TlsAcceptor> {
+    let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(io::Error::other)?
+        .with_no_client_auth()
+        .with_cert_resolver(certificate);
+    config.ticketer = Ticketer::new().map_err(io::Error::other)?;
+    config.send_tls13_tickets = 1;
+    Ok(TlsAcceptor::from(Arc::new(config)))
+}
 
 /// Listens, as soon as the address can be had: it may be another machine's until a standby has taken over.
 pub(super) async fn bind(address: SocketAddr) -> TcpListener {

@@ -1,6 +1,7 @@
 //! The active controller: opens store, link and API, runs the driver loop, and says why it serves no longer. The other
 //! role is `standby.rs`.
 
+use std::io;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -14,6 +15,7 @@ use muster_controller::pki::Pki;
 use muster_controller::random::random;
 use muster_controller::store::{Database, Reader};
 use muster_shared::wire::CHUNK_MAX;
+use rustls::server::ResolvesServerCert;
 use tokio::sync::oneshot;
 
 use super::SiteRun;
@@ -93,8 +95,7 @@ impl Active<'_> {
         };
         let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
         if let Some(address) = settings.controller.api {
-            let acceptor = direct::tls::acceptor(Arc::clone(&pki), links::certificate_names(settings))
-                .context("TLS of the API")?;
+            let acceptor = self.certificate(&pki).and_then(api::acceptor).context("TLS of the API")?;
             process.socket.listen_at(address, acceptor);
         }
         tracing::info!(site = %pki.site(), name = %settings.site, link = link.shown, api = %settings.controller.api_socket.display(), "ready");
@@ -124,6 +125,17 @@ impl Active<'_> {
         drop(tokio::task::spawn_blocking(move || driver.join()).await);
         let why = heir.map_or(Why::Stopped, |heir| Why::HandOver { heir });
         Ok(Served { why, link: link.handle })
+    }
+
+    /// What the API shows over the network.
+    fn certificate(&self, pki: &Arc<Pki>) -> io::Result<Arc<dyn ResolvesServerCert>> {
+        match &self.site.process.api_certificate {
+            Some(own) => Ok(Arc::clone(own) as Arc<dyn ResolvesServerCert>),
+            None => {
+                let names = links::certificate_names(&self.site.settings);
+                direct::tls::site_certificate(Arc::clone(pki), names)
+            }
+        }
     }
 
     /// Runs the driver on its own thread, since its commits block. The receiver reports the thread's end, also by

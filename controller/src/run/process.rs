@@ -1,13 +1,14 @@
-//! What the sites of a process share: signals, the socket for operators, the log's level, and what systemd hears.
+//! What the sites of a process share: signals, the socket for operators, the API's own certificate, the log's level, and
+//! what systemd hears.
 //!
 //! Absent: when a driver counts as stuck (`pulse.rs`).
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use muster_controller::api::Socket;
+use muster_controller::api::{OwnCertificate, Socket};
 use muster_controller::config::Settings;
 use muster_controller::driver::DriverHandle;
 use muster_controller::lease::Share;
@@ -27,6 +28,8 @@ pub struct Process {
     config_file: Option<PathBuf>,
     log: LogHandle,
     pub socket: Socket,
+    /// What the API shows over the network, if not a certificate of the site's CA.
+    pub api_certificate: Option<Arc<OwnCertificate>>,
     /// Which sites are whose.
     pub share: Share,
     /// Whether all are to end.
@@ -51,11 +54,12 @@ impl Process {
         config_file: Option<PathBuf>,
         log: LogHandle,
         socket: Socket,
+        api_certificate: Option<Arc<OwnCertificate>>,
         share: Share,
         sites: impl Iterator<Item = SiteName>,
     ) -> Self {
         let sites = Mutex::new(sites.map(|site| (site, Condition::Starting)).collect());
-        Self { config_file, log, socket, share, stop: watch::Sender::new(false), sites }
+        Self { config_file, log, socket, api_certificate, share, stop: watch::Sender::new(false), sites }
     }
 
     /// Tells all sites to end.
@@ -69,7 +73,7 @@ impl Process {
     }
 
     /// Waits until all sites are to end: at SIGTERM or SIGINT, or when one of them has ended. At a second such signal
-    /// the process ends at once. SIGHUP reads the log's level anew.
+    /// the process ends at once. SIGHUP reads the log's level again, and the API's own certificate.
     ///
     /// # Errors
     /// Signals cannot be received, or the socket for operators ended: without it, the sites would seem well.
@@ -157,6 +161,12 @@ impl Process {
     }
 
     fn reload(&self) {
+        if let Some(own) = &self.api_certificate {
+            match own.reload() {
+                Ok(()) => tracing::info!("the API's certificate was read again"),
+                Err(error) => tracing::warn!("the API keeps the certificate from before: {error}"),
+            }
+        }
         match Settings::read(self.config_file.as_deref(), std::env::vars()) {
             Ok(fresh) => match log_filter(&fresh.log.level) {
                 Ok(filter) => drop(self.log.reload(filter)), // fails only if the subscriber is gone

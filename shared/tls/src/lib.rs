@@ -24,6 +24,8 @@ pub enum Trust {
     Broker([u8; 32]),
     /// The site's controller. Names are not compared, for a controller has many addresses and only one CA.
     Controller(Root),
+    /// Servers of these CAs, by the name by which they are reached.
+    Host(Arc<RootCertStore>),
 }
 
 /// How the site's CA is known.
@@ -76,6 +78,28 @@ fn config(
     Ok(config)
 }
 
+impl Trust {
+    /// The CAs that count for a server that shows these certificates.
+    fn roots(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+    ) -> Result<Arc<RootCertStore>, Error> {
+        let root = match self {
+            Trust::Host(roots) => return Ok(Arc::clone(roots)),
+            Trust::Controller(Root::Certificate(der)) => CertificateDer::from(der.as_slice()),
+            Trust::Broker(fingerprint) | Trust::Controller(Root::Fingerprint(fingerprint)) => {
+                let mut sent = intermediates.iter().chain([end_entity]);
+                let root = sent.find(|sent| join::fingerprint(sent) == *fingerprint);
+                root.ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?.clone()
+            }
+        };
+        let mut roots = RootCertStore::empty();
+        roots.add(root)?;
+        Ok(Arc::new(roots))
+    }
+}
+
 #[derive(Debug)]
 struct Verifier {
     trust: Trust,
@@ -98,21 +122,13 @@ impl ServerCertVerifier for Verifier {
             let all = all.map(|der| der.clone().into_owned()).collect();
             *shown.lock().unwrap_or_else(PoisonError::into_inner) = all;
         }
-        let root = match &self.trust {
-            Trust::Controller(Root::Certificate(der)) => CertificateDer::from(der.as_slice()),
-            Trust::Broker(fingerprint) | Trust::Controller(Root::Fingerprint(fingerprint)) => {
-                let mut sent = intermediates.iter().chain([end_entity]);
-                let root = sent.find(|sent| join::fingerprint(sent) == *fingerprint);
-                root.ok_or(Error::InvalidCertificate(CertificateError::UnknownIssuer))?.clone()
-            }
-        };
-        let mut roots = RootCertStore::empty();
-        roots.add(root)?;
+        let roots = self.trust.roots(end_entity, intermediates)?;
         let certificate = ParsedCertificate::try_from(end_entity)?;
         let algorithms = self.provider.signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&certificate, &roots, intermediates, now, algorithms)?;
-        if matches!(self.trust, Trust::Broker(_)) {
-            verify_server_name(&certificate, server_name)?;
+        match &self.trust {
+            Trust::Broker(_) | Trust::Host(_) => verify_server_name(&certificate, server_name)?,
+            Trust::Controller(_) => {}
         }
         Ok(ServerCertVerified::assertion())
     }
@@ -193,6 +209,24 @@ mod tests {
             ("mq.example.org", &ca, Vec::new(), "a CA that is not sent along"),
         ] {
             assert!(verify(host, trusted, &own, &sent).is_err(), "{what}");
+        }
+    }
+
+    #[test]
+    fn a_host_is_of_one_of_the_cas_and_of_its_name() {
+        let ((ca, own), (other, _)) = (broker("c1.example.org"), broker("c1.example.org"));
+        let trust = |roots: &[&CertificateDer<'static>]| {
+            let mut store = RootCertStore::empty();
+            roots.iter().for_each(|root| store.add((*root).clone()).unwrap());
+            Trust::Host(Arc::new(store))
+        };
+        assert!(verify_as(trust(&[&other, &ca]), "c1.example.org", &own, &[]).is_ok());
+        for (roots, host, what) in [
+            (&[&ca][..], "c2.example.org", "another name"),
+            (&[&other], "c1.example.org", "another CA"),
+            (&[], "c1.example.org", "no CA"),
+        ] {
+            assert!(verify_as(trust(roots), host, &own, std::slice::from_ref(&ca)).is_err(), "{what}");
         }
     }
 

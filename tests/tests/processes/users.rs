@@ -3,54 +3,18 @@
 
 use std::fs;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use muster_api::route::Operation;
 use muster_api::user::Role;
 use muster_shared::user_token::UserToken;
-use muster_testbed::{Namespace, Ran, Running, command, eventually};
+use muster_testbed::{Namespace, Running, command, eventually};
 use muster_tests::site::{Agent, Place, Site, binary, template_of_a_file};
 use serde_json::{Value, json};
 
+use crate::desk::Desk;
+
 const TEMPLATE: &str = "heat_template_version: 2018-08-31\noutputs: {said: {value: hello}}\n";
-
-/// Somebody's account on another machine than the controller.
-struct Desk<'a> {
-    machine: &'a Namespace,
-    home: PathBuf,
-}
-
-impl<'a> Desk<'a> {
-    fn new(machine: &'a Namespace, site: &Site, name: &str) -> Self {
-        let home = site.path().join(format!("home-{name}"));
-        fs::create_dir(&home).unwrap();
-        Self { machine, home }
-    }
-
-    fn muster_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
-        let mut muster = command(Some(self.machine), binary("muster"));
-        for unset in ["MUSTER_URL", "MUSTER_TOKEN", "MUSTER_SITE", "XDG_CONFIG_HOME"] {
-            muster.env_remove(unset);
-        }
-        muster.env("HOME", &self.home).envs(variables.iter().copied()).args(arguments);
-        Running::start(muster).finish()
-    }
-
-    fn muster(&self, arguments: &[&str]) -> Ran {
-        self.muster_with(&[], arguments)
-    }
-
-    fn json(&self, arguments: &[&str]) -> Value {
-        let ran = self.muster(&[arguments, &["-o", "json"]].concat()).expect(0);
-        serde_json::from_str(&ran.stdout).unwrap()
-    }
-
-    fn file(&self, name: &str, text: &str) -> String {
-        let path = self.home.join(name);
-        fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_owned()
-    }
-}
 
 fn names(list: &Value) -> Vec<&str> {
     list.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect()

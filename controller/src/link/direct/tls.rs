@@ -28,16 +28,22 @@ pub fn acceptor(pki: Arc<Pki>, names: Vec<String>) -> io::Result<TlsAcceptor> {
         .allow_unauthenticated()
         .build()
         .map_err(io::Error::other)?;
-    let certificate = Mutex::new(Current::make(&pki, &names)?);
+    let certificate = site_certificate(pki, names)?;
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(io::Error::other)?
         .with_client_cert_verifier(verifier)
-        .with_cert_resolver(Arc::new(Resolver { pki, names, certificate }));
+        .with_cert_resolver(certificate);
     // A resumed handshake costs half; the client keeps the ticket, so the server stores nothing per node.
     config.ticketer = Ticketer::new().map_err(io::Error::other)?;
     config.send_tls13_tickets = 1;
     Ok(TlsAcceptor::from(Arc::new(config)))
+}
+
+/// A certificate of the site's CA, which is renewed by itself.
+pub fn site_certificate(pki: Arc<Pki>, names: Vec<String>) -> io::Result<Arc<dyn ResolvesServerCert>> {
+    let certificate = Mutex::new(Current::make(&pki, &names)?);
+    Ok(Arc::new(Resolver { pki, names, certificate }))
 }
 
 /// Node and serial number of a client's certificate.

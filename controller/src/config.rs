@@ -10,15 +10,17 @@ mod sites;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use muster_template::FlowLimits;
+use rustls::server::danger::ClientCertVerifier;
 use serde::Deserialize;
 
 pub use self::link::{Brokers, Link, Way};
 pub use self::sites::SiteSettings;
-use crate::api::OwnCertificate;
+use crate::api::{self, OwnCertificate};
 use crate::lease::Terms;
 use crate::site_name::SiteName;
 use crate::store::{Bounds, KEY_FILE, Location};
@@ -69,6 +71,8 @@ pub struct Controller {
     pub api_certificate: PathBuf,
     /// Its key.
     pub api_key: PathBuf,
+    /// The CA of users' certificates, PEM; empty: users have tokens alone.
+    pub api_client_ca: PathBuf,
     /// Unique among the site's controllers; by default this host's name.
     pub name: String,
 }
@@ -153,6 +157,7 @@ impl Default for Controller {
             api: None,
             api_certificate: PathBuf::new(),
             api_key: PathBuf::new(),
+            api_client_ca: PathBuf::new(),
             name: String::new(),
         }
     }
@@ -312,6 +317,18 @@ impl Settings {
             return Ok(None);
         }
         Ok(Some(OwnCertificate::read(api_certificate, api_key)?))
+    }
+
+    /// Which certificates of users are taken; none without `controller.api_client_ca`.
+    ///
+    /// # Errors
+    /// The file is bad; the error names it.
+    pub fn client_verifier(&self) -> anyhow::Result<Option<Arc<dyn ClientCertVerifier>>> {
+        let path = &self.controller.api_client_ca;
+        if path.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(api::client_verifier(path)?))
     }
 
     /// The bounds of the database.

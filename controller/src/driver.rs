@@ -273,8 +273,8 @@ impl<S: Store, O: Outbox> Driver<S, O> {
     fn request(&mut self, caller: &Caller, mut request: Request, waiter: Waiter) {
         let now = self.now();
         // The token counted when the request came. Its body may have come a minute later.
-        if let Some(hash) = &caller.token {
-            let scope = match self.turns.view().user_role(&caller.actor, hash, wall()) {
+        if let Some(shown) = &caller.shown {
+            let scope = match self.turns.view().user_role(&caller.actor, shown, wall()) {
                 Ok((_, scope)) => scope,
                 Err(why) => return waiter.tell(Err(Refusal::Conflict(why.to_owned()))),
             };
@@ -308,7 +308,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     moves: ask.moves,
                     wall: wall(),
                 };
-                let caller = Caller { actor: "a server".to_owned(), from: "link".to_owned(), token: None };
+                let caller = Caller { actor: "a server".to_owned(), from: "link".to_owned(), shown: None };
                 self.request(&caller, Request::Join(ask), Waiter::Joiner(reply));
             }
         }

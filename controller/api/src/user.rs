@@ -170,6 +170,20 @@ pub struct CreateUser {
     /// The user reaches stacks of such names alone; `*` stands for any characters.
     #[serde(default)]
     pub stacks: Option<String>,
+    /// The user shows a certificate of `controller.api_client_ca` with this name, and no token is made.
+    #[serde(default)]
+    pub certificate: bool,
+}
+
+/// How a user is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KnownBy {
+    /// The user has a token.
+    #[default]
+    Token,
+    /// The user has a certificate with that name.
+    Certificate,
 }
 
 /// A user that was made. The token is shown this once.
@@ -178,7 +192,7 @@ pub struct CreateUser {
 pub struct UserCreated {
     /// Whose token it is.
     pub name: String,
-    /// For `muster login`, or as the bearer token of a request.
+    /// For `muster login`, or as the bearer token of a request. Empty for a user who shows a certificate.
     pub token: String,
     /// RFC 3339 UTC.
     pub expires: String,
@@ -208,6 +222,8 @@ pub struct UserRow {
     pub scope: Option<NodeLabel>,
     /// Stacks of such names alone.
     pub stacks: Option<String>,
+    /// What the user shows.
+    pub by: KnownBy,
 }
 
 /// A user that was revoked.

@@ -197,8 +197,9 @@ impl Client {
         };
         let lost = |error: &dyn std::fmt::Display| {
             let hint = if changes { "; it may have taken the request: look before trying again" } else { "" };
+            let known = self.way.hint_without_answer();
             Failure::unreachable(format!(
-                "the controller at {} did not answer: {error}{hint}",
+                "the controller at {} did not answer: {error}{known}{hint}",
                 self.way.shown()
             ))
         };

@@ -10,14 +10,16 @@ use std::path::{Path, PathBuf};
 use std::{env, fs};
 
 use clap::{Args, Subcommand};
+use muster_api::user::CallerView;
 use muster_shared::user_token::UserToken;
 use serde::{Deserialize, Serialize};
 
 use crate::ca::Ca;
 use crate::client::{Client, path};
 use crate::failure::Failure;
+use crate::identity::{Flags, Identity};
 use crate::output::{Column, Format, cell, document, print, table};
-use crate::way::{Way, shown};
+use crate::way::{Credentials, Way, shown};
 
 /// The socket of a controller whose settings name no other.
 pub const DEFAULT_URL: &str = "unix:///run/muster/api.sock";
@@ -40,6 +42,8 @@ pub struct Login {
     /// this machine trusts [default: the CA that the token names]
     #[arg(long, value_name = "FILE|system", env = CA_VARIABLE, hide_env_values = true)]
     ca: Option<Ca>,
+    #[command(flatten)]
+    identity: Flags,
 }
 
 /// Verbs.
@@ -73,21 +77,29 @@ struct Contexts {
     contexts: BTreeMap<String, Context>,
 }
 
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Context {
     url: String,
-    token: String,
+    /// None: the user shows a certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    /// Who that is, where no token says so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    user: Option<String>,
     /// None: the one that the token names.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ca: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    identity: Option<Identity>,
 }
 
-/// What the environment says.
-#[derive(Clone, Copy, Default)]
+/// What the environment and flags say.
+#[derive(Clone, Default)]
 struct Given<'a> {
     token: Option<&'a str>,
     ca: Option<&'a str>,
+    identity: Option<Identity>,
 }
 
 /// A context in a list.
@@ -107,46 +119,59 @@ const COLUMNS: [Column<Row>; 4] = [
 ];
 
 /// The way to the controller that a command is for, and its URL.
-pub fn way(url: Option<String>) -> Result<(String, Way), Failure> {
+pub fn way(url: Option<String>, identity: Option<Identity>) -> Result<(String, Way), Failure> {
     // A socket needs neither a token nor a context.
     if let Some(url) = url.as_ref().filter(|url| !url.starts_with("https://")) {
-        return Ok((url.clone(), Way::new(url, None, None)?));
+        return Ok((url.clone(), Way::new(url, Credentials::default())?));
     }
     let contexts = file().map_or_else(|| Ok(Contexts::default()), |file| Contexts::read(&file))?;
     let set = |name| env::var(name).ok().filter(|text| !text.is_empty());
     let (token, ca) = (set(TOKEN_VARIABLE), set(CA_VARIABLE));
-    contexts.way(url, Given { token: token.as_deref(), ca: ca.as_deref() })
+    contexts.way(url, Given { token: token.as_deref(), ca: ca.as_deref(), identity })
 }
 
-/// Asks the controller with the token, and keeps both.
-pub async fn login(Login { url, token_file, ca }: Login) -> Result<(), Failure> {
-    let text = match token_file {
-        Some(path) => {
-            let text = fs::File::open(&path).and_then(|file| io::read_to_string(file.take(TOKEN_MAX)));
-            text.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
-        }
-        None => match env::var(TOKEN_VARIABLE) {
-            Ok(text) if !text.is_empty() => text,
-            Ok(_) | Err(_) => {
-                let text = io::read_to_string(io::stdin().take(TOKEN_MAX));
-                text.map_err(|error| Failure::usage(format!("cannot read the token from stdin: {error}")))?
-            }
-        },
+/// Asks the controller as this user, and keeps how that is done.
+pub async fn login(Login { url, token_file, ca, identity }: Login) -> Result<(), Failure> {
+    let identity = identity.pair()?;
+    let token = given_token(token_file, identity.is_some())?;
+    let kept = Context {
+        url: url.clone(),
+        token: token.as_ref().map(UserToken::to_string),
+        user: None,
+        ca: ca.as_ref().map(Ca::to_string),
+        identity: identity.clone(),
     };
-    let token = token(&text)?;
-    let kept = ca.as_ref().map(Ca::to_string);
-    let way = Way::new(&url, Some(token.clone()), ca)?;
+    let way = Way::new(&url, Credentials { token, ca, identity })?;
     if let Way::Socket(_) = way {
         return Err(Failure::usage("the socket of this machine needs no login: want https://HOST:PORT"));
     }
     let name = way.shown();
-    Client::over(way).get(&path(["status"])).await?;
+    let caller = Client::over(way).get(&path(["caller"])).await?;
+    let caller: CallerView = serde_json::from_value(caller)
+        .map_err(|error| Failure::failed(format!("the controller's answer is not understood: {error}")))?;
     let file = file().ok_or_else(|| Failure::failed("neither HOME nor XDG_CONFIG_HOME is set"))?;
     let mut contexts = Contexts::read(&file)?;
-    contexts.contexts.insert(name.clone(), Context { url, token: token.to_string(), ca: kept });
+    contexts.contexts.insert(name.clone(), Context { user: Some(caller.name.clone()), ..kept });
     contexts.current = Some(name.clone());
     contexts.write(&file)?;
-    print(&format!("{} is logged in to {name}; commands are for it from now on\n", token.name))
+    print(&format!("{} is logged in to {name}; commands are for it from now on\n", caller.name))
+}
+
+/// The token to log in with. A user with a certificate needs none.
+fn given_token(file: Option<PathBuf>, has_certificate: bool) -> Result<Option<UserToken>, Failure> {
+    let text = match (file, env::var(TOKEN_VARIABLE).ok().filter(|text| !text.is_empty())) {
+        (Some(path), _) => {
+            let text = fs::File::open(&path).and_then(|file| io::read_to_string(file.take(TOKEN_MAX)));
+            text.map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?
+        }
+        (None, _) if has_certificate => return Ok(None),
+        (None, Some(text)) => text,
+        (None, None) => {
+            let text = io::read_to_string(io::stdin().take(TOKEN_MAX));
+            text.map_err(|error| Failure::usage(format!("cannot read the token from stdin: {error}")))?
+        }
+    };
+    token(&text).map(Some)
 }
 
 /// Does it.
@@ -185,6 +210,13 @@ fn file() -> Option<PathBuf> {
     Some(folder.join("muster/contexts.toml"))
 }
 
+impl Context {
+    fn user(&self) -> String {
+        let by_token = self.token.as_deref().and_then(|text| Some(token(text).ok()?.name));
+        by_token.or_else(|| self.user.clone()).unwrap_or_default()
+    }
+}
+
 impl Contexts {
     /// `url` and `given` go before the context in use.
     fn way(&self, url: Option<String>, given: Given<'_>) -> Result<(String, Way), Failure> {
@@ -200,17 +232,20 @@ impl Contexts {
             }
             (None, None) => None,
         };
-        let token = match (given.token, context) {
+        // Whoever gives one thing to be known by does not mean the other one that is kept.
+        let kept = context.filter(|_| given.token.is_none() && given.identity.is_none());
+        let token = match (given.token, kept.and_then(|kept| kept.token.as_deref())) {
             (Some(given), _) => Some(token(given).map_err(|failure| failure.about(TOKEN_VARIABLE))?),
-            (None, Some(context)) => Some(token(&context.token)?),
+            (None, Some(kept)) => Some(token(kept)?),
             (None, None) => None,
         };
+        let identity = given.identity.or_else(|| kept?.identity.clone());
         let url = url.or_else(|| Some(context?.url.clone())).unwrap_or_else(|| DEFAULT_URL.into());
         let ca = given.ca.or_else(|| context?.ca.as_deref()).map(|text| {
             let Ok(ca) = text.parse::<Ca>();
             ca
         });
-        let way = Way::new(&url, token, ca)?;
+        let way = Way::new(&url, Credentials { token, ca, identity })?;
         Ok((url, way))
     }
 
@@ -234,7 +269,7 @@ impl Contexts {
         let row = |(name, context): (&String, &Context)| Row {
             name: name.clone(),
             url: context.url.clone(),
-            user: token(&context.token).map(|token| token.name).unwrap_or_default(),
+            user: context.user(),
             in_use: self.current.as_ref() == Some(name),
         };
         self.contexts.iter().map(row).collect()
@@ -286,16 +321,23 @@ mod tests {
         let kept = |current: &str| Contexts {
             current: Some(current.into()),
             contexts: BTreeMap::from([
-                ("c1:8443".to_owned(), Context { url: "https://c1".into(), token: anna.clone(), ca: None }),
+                (
+                    "c1:8443".to_owned(),
+                    Context { url: "https://c1".into(), token: Some(anna.clone()), ..Context::default() },
+                ),
                 (
                     "c2:9".to_owned(),
-                    Context { url: "https://c2:9".into(), token: "damaged".into(), ca: None },
+                    Context {
+                        url: "https://c2:9".into(),
+                        token: Some("damaged".into()),
+                        ..Context::default()
+                    },
                 ),
             ]),
         };
         let (c1, c2, gone) = (kept("c1:8443"), kept("c2:9"), kept("c3:8443"));
         let found = |contexts: &Contexts, url: Option<&str>, given: Option<&str>| {
-            contexts.way(url.map(ToOwned::to_owned), Given { token: given, ca: None }).map_or_else(
+            contexts.way(url.map(ToOwned::to_owned), Given { token: given, ..Given::default() }).map_or_else(
                 |failure| failure.lines[0].clone(),
                 |(_, way)| {
                     let user = way.token().map_or("nobody", |token| &*token.name).to_owned();
@@ -331,7 +373,12 @@ mod tests {
         let file = folder.path().join("muster/contexts.toml");
         assert_eq!(Contexts::read(&file).unwrap(), Contexts::default());
         let token = UserToken { name: "anna".into(), ca_fingerprint: [1; 32], secret: [2; 32] }.to_string();
-        let context = Context { url: "https://c1:8443".into(), token, ca: Some("system".into()) };
+        let context = Context {
+            url: "https://c1:8443".into(),
+            token: Some(token),
+            ca: Some("system".into()),
+            ..Context::default()
+        };
         let contexts = Contexts {
             current: Some("c1:8443".into()),
             contexts: BTreeMap::from([("c1:8443".to_owned(), context)]),

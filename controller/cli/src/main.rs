@@ -11,6 +11,7 @@ mod context;
 mod doctor;
 mod failure;
 mod flow;
+mod identity;
 mod intent;
 mod inventory;
 mod manual;
@@ -68,6 +69,8 @@ struct Cli {
     /// Site, where the controller has several; goes before the command [default: the one in its section [controller]]
     #[arg(long, env = "MUSTER_SITE", hide_env_values = true, value_name = "NAME")]
     site: Option<SiteId>,
+    #[command(flatten)]
+    identity: identity::Flags,
 }
 
 #[derive(Subcommand)]
@@ -140,9 +143,12 @@ enum Noun {
     /// The token names the CA of the controller's certificate: no other controller is trusted. Where the controller has a
     /// certificate of another CA (controller.api_certificate), --ca says which one is trusted instead. Token and --ca are
     /// kept in ~/.config/muster/contexts.toml, which nobody else can read. MUSTER_TOKEN and MUSTER_CA go before it.
+    ///
+    /// With --cert and --key a user logs in who is known by a certificate; the paths of both files are kept.
     #[command(
         after_help = "Example:\n  muster login https://c1.example.org:8443 --token-file anna.token\n  \
-                            muster login https://c1.example.org --token-file anna.token --ca system"
+                            muster login https://c1.example.org --token-file anna.token --ca system\n  \
+                            muster login https://c1.example.org --cert anna.crt --key anna.key --ca company-ca.crt"
     )]
     Login(context::Login),
     /// Manage the controllers that you have logged in to
@@ -240,7 +246,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Noun::Context(verb) => context::run(verb, format),
         Noun::Login(asked) => runtime()?.block_on(context::login(asked)),
         noun => {
-            let (url, way) = context::way(cli.url)?;
+            let (url, way) = context::way(cli.url, cli.identity.pair()?)?;
             let mut client = Client::over(way);
             if let Some(site) = cli.site {
                 client = client.at_site(site);

@@ -15,14 +15,17 @@ use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::rt::{Read, Write};
 use hyper_util::rt::TokioIo;
 use muster_shared::user_token::UserToken;
-use muster_tls::{Root, Trust, client_config};
+use muster_tls::{Root, Trust, client_config_with};
+use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 
 use crate::ca::Ca;
 use crate::failure::Failure;
+use crate::identity::Identity;
 
 /// The port of the API over the network, where the URL has none.
 const PORT: u16 = 8443;
@@ -46,24 +49,31 @@ pub enum Way {
 pub struct Remote {
     host: String,
     port: u16,
-    token: UserToken,
-    /// None: the site's, which the token names.
-    ca: Option<Ca>,
+    credentials: Credentials,
+}
+
+/// How the two ends of a connection are known.
+#[derive(Clone, Default)]
+pub struct Credentials {
+    pub token: Option<UserToken>,
+    /// None: the site's, which the token names; without a token those of this machine.
+    pub ca: Option<Ca>,
+    pub identity: Option<Identity>,
 }
 
 impl Way {
     /// The way that a URL names.
-    pub fn new(url: &str, token: Option<UserToken>, ca: Option<Ca>) -> Result<Self, Failure> {
+    pub fn new(url: &str, credentials: Credentials) -> Result<Self, Failure> {
         match url.split_once("://") {
             Some(("unix", path)) if path.starts_with('/') => Ok(Self::Socket(PathBuf::from(path))),
             Some(("https", _)) => {
                 let (host, port) = remote(url)?;
-                let token = token.ok_or_else(|| {
-                    Failure::usage(format!(
+                if credentials.token.is_none() && credentials.identity.is_none() {
+                    return Err(Failure::usage(format!(
                         "{url} needs a user's token: muster login {url}, or the token in MUSTER_TOKEN"
-                    ))
-                })?;
-                Ok(Self::Tls(Remote { host, port, token, ca }))
+                    )));
+                }
+                Ok(Self::Tls(Remote { host, port, credentials }))
             }
             _ => Err(Failure::usage(format!(
                 "--url '{url}': want unix:///PATH/OF/SOCKET or https://HOST:PORT"
@@ -75,7 +85,7 @@ impl Way {
     pub fn token(&self) -> Option<&UserToken> {
         match self {
             Self::Socket(_) => None,
-            Self::Tls(remote) => Some(&remote.token),
+            Self::Tls(remote) => remote.credentials.token.as_ref(),
         }
     }
 
@@ -87,6 +97,16 @@ impl Way {
         }
     }
 
+    /// A certificate that is not taken is refused in place of the first answer.
+    pub fn hint_without_answer(&self) -> &'static str {
+        match self {
+            Self::Tls(remote) if remote.credentials.identity.is_some() => {
+                "; is the certificate of --cert of the CA in controller.api_client_ca there, and not expired?"
+            }
+            Self::Socket(_) | Self::Tls(_) => "",
+        }
+    }
+
     pub async fn connect(&self) -> Result<Sender, Failure> {
         match self {
             Self::Socket(path) => {
@@ -94,8 +114,8 @@ impl Way {
                 self.over(TokioIo::new(stream)).await
             }
             Self::Tls(remote) => {
-                let trust = remote.trust()?;
-                match timeout(CONNECT_TIME, remote.connect(trust)).await {
+                let config = remote.config()?;
+                match timeout(CONNECT_TIME, remote.connect(config)).await {
                     Ok(Ok(stream)) => self.over(TokioIo::new(stream)).await,
                     Ok(Err(error)) => Err(Failure::unreachable(remote.no_way(&error))),
                     Err(_elapsed) => Err(Failure::unreachable(format!(
@@ -120,33 +140,42 @@ impl Way {
 
 impl Remote {
     fn trust(&self) -> Result<Trust, Failure> {
-        match &self.ca {
-            Some(ca) => ca.trust(),
-            None => Ok(Trust::Controller(Root::Fingerprint(self.token.ca_fingerprint))),
+        let Credentials { token, ca, .. } = &self.credentials;
+        match (ca, token) {
+            (Some(ca), _) => ca.trust(),
+            (None, Some(token)) => Ok(Trust::Controller(Root::Fingerprint(token.ca_fingerprint))),
+            (None, None) => Ca::System.trust(),
         }
     }
 
-    async fn connect(&self, trust: Trust) -> std::io::Result<tokio_rustls::client::TlsStream<TcpStream>> {
+    fn config(&self) -> Result<ClientConfig, Failure> {
+        let identity = self.credentials.identity.as_ref().map(Identity::read).transpose()?;
+        client_config_with(self.trust()?, identity).map_err(|error| {
+            Failure::usage(format!("--cert and --key cannot be used: {error}; is it the certificate's key?"))
+        })
+    }
+
+    async fn connect(&self, config: ClientConfig) -> std::io::Result<TlsStream<TcpStream>> {
         let stream = TcpStream::connect((self.host.as_str(), self.port)).await?;
-        let config = client_config(trust, None).map_err(std::io::Error::other)?;
         let name = ServerName::try_from(self.host.clone()).map_err(std::io::Error::other)?;
         TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 
     fn no_way(&self, error: &std::io::Error) -> String {
-        let Self { host, port, .. } = self;
+        let Self { host, port, credentials } = self;
         let tls = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-        let hint = match (tls, &self.ca) {
-            (Some(rustls::Error::InvalidCertificate(_)), None) => {
+        let hint = match (tls, &credentials.ca, &credentials.token) {
+            (Some(rustls::Error::InvalidCertificate(_)), None, Some(_)) => {
                 "; what answers there is not the controller that the token is for, or shows a certificate of another CA \
                  (controller.api_certificate): then 'muster login --ca FILE|system', or MUSTER_CA, names that CA"
                     .to_owned()
             }
-            (Some(rustls::Error::InvalidCertificate(_)), Some(ca)) => {
+            (Some(rustls::Error::InvalidCertificate(_)), ca, _) => {
+                let ca = ca.as_ref().unwrap_or(&Ca::System);
                 format!("; its certificate is to be for this host, and of a CA of '{ca}' (--ca, MUSTER_CA)")
             }
-            (Some(_), _) => String::new(),
-            (None, _) => "; is controller.api set there, and no firewall between?".to_owned(),
+            (Some(_), ..) => String::new(),
+            (None, ..) => "; is controller.api set there, and no firewall between?".to_owned(),
         };
         format!("cannot reach the controller at {}: {error}{hint}", host_and_port(host, *port))
     }
@@ -198,7 +227,10 @@ mod tests {
 
     #[test]
     fn urls() {
-        let token = || Some(UserToken { name: "anna".into(), ca_fingerprint: [0; 32], secret: [0; 32] });
+        let known = || {
+            let token = UserToken { name: "anna".into(), ca_fingerprint: [0; 32], secret: [0; 32] };
+            Credentials { token: Some(token), ..Credentials::default() }
+        };
         for (url, shown) in [
             ("unix:///run/muster/api.sock", Ok("/run/muster/api.sock")),
             ("https://c1.example.org", Ok("c1.example.org:8443")),
@@ -214,10 +246,10 @@ mod tests {
             ("/run/muster/api.sock", Err(Exit::Usage)),
             ("", Err(Exit::Usage)),
         ] {
-            let way = Way::new(url, token(), None).map(|way| way.shown()).map_err(|failure| failure.exit);
+            let way = Way::new(url, known()).map(|way| way.shown()).map_err(|failure| failure.exit);
             assert_eq!(way, shown.map(ToOwned::to_owned), "{url}");
         }
-        let failure = Way::new("https://c1", None, None).err().unwrap();
+        let failure = Way::new("https://c1", Credentials::default()).err().unwrap();
         assert!(failure.lines[0].contains("muster login https://c1"), "{:?}", failure.lines);
     }
 

@@ -141,6 +141,7 @@ pub use request::{
 };
 pub use scope::beyond;
 pub use signal::{Signal, StoredSignal};
+pub use user::Shown;
 pub use view::View;
 
 mod follow;

@@ -357,10 +357,18 @@ pub struct UserRecord {
     pub name: String,
     pub role: Role,
     pub scope: Scope,
-    /// Of the token. The secret itself is not stored.
-    pub secret_hash: [u8; 32],
+    pub proof: Proof,
     /// Seconds since 1970.
     pub expires: u64,
+}
+
+/// How a user is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proof {
+    /// By a token. This is the hash of its secret, which itself is not stored.
+    Token([u8; 32]),
+    /// By a certificate with the user's name.
+    Certificate,
 }
 
 /// Table `audit`: a request that changes something, once it is answered.

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use muster_api::user::{NodeLabel, Role, Scope, UserRow};
+use muster_api::user::{KnownBy, NodeLabel, Role, Scope, UserRow};
 
 use crate::graph::Graph;
 use crate::node_request::check_label;
-use crate::record::{Change, UserRecord};
+use crate::record::{Change, Proof, UserRecord};
 use crate::request::{Answer, Refusal};
 use crate::view::View;
 
@@ -70,12 +70,37 @@ impl Users {
         }
     }
 
-    /// The role and the scope of whoever has this secret.
-    fn role(&self, name: &str, secret_hash: &[u8; 32], wall: u64) -> Result<(Role, &Scope), &'static str> {
-        match self.by_name.get(name).filter(|user| user.secret_hash == *secret_hash) {
-            Some(user) if wall <= user.expires => Ok((user.role, &user.scope)),
-            Some(_) => Err("the token has expired: ask an admin for a new one"),
-            None => Err("the token is unknown or revoked: ask an admin for a new one"),
+    /// The role and the scope of whoever has shown this.
+    fn role(&self, name: &str, shown: &Shown, wall: u64) -> Result<(Role, &Scope), &'static str> {
+        match (self.by_name.get(name).filter(|user| user.proof.is(shown)), shown) {
+            (Some(user), _) if wall <= user.expires => Ok((user.role, &user.scope)),
+            (Some(_), Shown::Token(_)) => Err("the token has expired: ask an admin for a new one"),
+            (None, Shown::Token(_)) => Err("the token is unknown or revoked: ask an admin for a new one"),
+            (Some(_), Shown::Certificate) => Err(
+                "the user has expired: ask an admin to make the user again (muster user create --certificate)",
+            ),
+            (None, Shown::Certificate) => Err(
+                "no name in the certificate is a user's: ask an admin (muster user create NAME --certificate)",
+            ),
+        }
+    }
+}
+
+/// What somebody has shown who asks over the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shown {
+    /// A token; this is the hash of its secret.
+    Token([u8; 32]),
+    /// A certificate with the user's name.
+    Certificate,
+}
+
+impl Proof {
+    fn is(&self, shown: &Shown) -> bool {
+        match (self, shown) {
+            (Proof::Token(hash), Shown::Token(other)) => hash == other,
+            (Proof::Certificate, Shown::Certificate) => true,
+            (Proof::Token(_), Shown::Certificate) | (Proof::Certificate, Shown::Token(_)) => false,
         }
     }
 }
@@ -103,24 +128,29 @@ impl View<'_> {
     /// All users, by name. `expires` is for whoever keeps the calendar: seconds since 1970 with each.
     pub fn users(&self) -> Vec<(UserRow, u64)> {
         let row = |user: &UserRecord| {
-            let UserRecord { name, role, scope, expires, .. } = user.clone();
+            let UserRecord { name, role, scope, proof, expires } = user.clone();
             let Scope { label, stacks } = scope;
-            (UserRow { name, role, expires: String::new(), scope: label, stacks }, expires)
+            let by = match proof {
+                Proof::Token(_) => KnownBy::Token,
+                Proof::Certificate => KnownBy::Certificate,
+            };
+            (UserRow { name, role, expires: String::new(), scope: label, stacks, by }, expires)
         };
         self.graph.users.by_name.values().map(row).collect()
     }
 
-    /// The role and the scope of a user whose token has this hash; `wall` in seconds since 1970.
+    /// The role and the scope of a user who has shown this; `wall` in seconds since 1970.
     ///
     /// # Errors
-    /// The token does not count, for this reason.
-    pub fn user_role(
-        &self,
-        name: &str,
-        secret_hash: &[u8; 32],
-        wall: u64,
-    ) -> Result<(Role, Scope), &'static str> {
-        self.graph.users.role(name, secret_hash, wall).map(|(role, scope)| (role, scope.clone()))
+    /// What was shown does not count, for this reason.
+    pub fn user_role(&self, name: &str, shown: &Shown, wall: u64) -> Result<(Role, Scope), &'static str> {
+        self.graph.users.role(name, shown, wall).map(|(role, scope)| (role, scope.clone()))
+    }
+
+    /// The first of these names that a user has who is known by a certificate.
+    pub fn user_of_certificate<'n>(&self, names: &'n [String]) -> Option<&'n String> {
+        let users = &self.graph.users.by_name;
+        names.iter().find(|name| users.get(*name).is_some_and(|user| user.proof == Proof::Certificate))
     }
 }
 
@@ -133,7 +163,7 @@ mod tests {
             name: name.to_owned(),
             role: Role::Operator,
             scope: Scope::default(),
-            secret_hash: [secret; 32],
+            proof: Proof::Token([secret; 32]),
             expires,
         }
     }
@@ -150,10 +180,26 @@ mod tests {
             ("", 1, 100, None),
         ] {
             assert_eq!(
-                users.role(name, &[secret; 32], wall).ok().map(|(role, _)| role),
+                users.role(name, &Shown::Token([secret; 32]), wall).ok().map(|(role, _)| role),
                 role,
                 "{name} {secret} {wall}"
             );
+        }
+    }
+
+    #[test]
+    fn a_certificate_counts_for_its_user_alone() {
+        let mut users = Users::default();
+        users.load(user("anna", 1, 100));
+        users.load(UserRecord { proof: Proof::Certificate, ..user("ben", 1, 100) });
+        for (name, shown, wall, counts) in [
+            ("ben", Shown::Certificate, 100, true),
+            ("ben", Shown::Certificate, 101, false),
+            ("ben", Shown::Token([1; 32]), 100, false),
+            ("anna", Shown::Certificate, 100, false),
+            ("eve", Shown::Certificate, 100, false),
+        ] {
+            assert_eq!(users.role(name, &shown, wall).is_ok(), counts, "{name} {shown:?} {wall}");
         }
     }
 

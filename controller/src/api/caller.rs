@@ -1,12 +1,13 @@
 //! Who asks, and whether they may. On the socket it is the user of the connected process, as the kernel says; over the
-//! network whoever has a user's token. Decides that a request without a token, with too small a role, or of what the user
-//! does not reach, is refused.
+//! network whoever has a user's token, or a certificate with a user's name. Decides that a request without either, with too
+//! small a role, or of what the user does not reach, is refused.
 //!
 //! Absent: which role a request needs (`controller/api/src/route.rs`), which tokens count
 //! (`controller/engine/src/user.rs`), what a user reaches (`controller/engine/src/scope.rs`), and who may use the socket
 //! (`server.rs`).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::RequestPartsExt as _;
@@ -15,12 +16,13 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use muster_api::route::{Operation, Route};
 use muster_api::user::{Role, Scope};
-use muster_engine::{Refusal, beyond};
+use muster_engine::{Refusal, Shown, beyond};
 use muster_shared::user_token::UserToken;
 use nix::unistd::{Uid, User};
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
+use super::client_certificate::{ClientCertificate, is_of_a_page};
 use super::error::ApiError;
 use super::node::node_name;
 use super::token::now;
@@ -35,8 +37,14 @@ const CLAIMED_MAX: usize = 64;
 pub(super) enum Peer {
     /// A process on this machine: it may use the socket, so it may do everything.
     Local(Caller),
-    /// Somebody at this address, who has to show a token.
-    Remote(IpAddr),
+    /// Somebody at this address, who has to show a token if there is no certificate.
+    Remote(IpAddr, Option<Arc<ClientCertificate>>),
+}
+
+/// What a request comes with.
+enum Credential {
+    Token(UserToken),
+    Certificate(Arc<ClientCertificate>),
 }
 
 /// What is asked for; with each route.
@@ -46,13 +54,13 @@ pub(super) struct Asked(pub Operation, pub Route);
 /// The caller at the other end of the socket. A name is looked up, which may take time.
 pub(super) async fn of_socket(stream: &UnixStream) -> Peer {
     let Ok(peer) = stream.peer_cred() else {
-        return Peer::Local(Caller { actor: "unknown".to_owned(), from: "local".to_owned(), token: None });
+        return Peer::Local(Caller { actor: "unknown".to_owned(), from: "local".to_owned(), shown: None });
     };
     let from = peer.pid().map_or_else(|| "local".to_owned(), |pid| format!("local, process {pid}"));
     let uid = Uid::from_raw(peer.uid());
     let known = spawn_blocking(move || User::from_uid(uid).ok().flatten()).await;
     let name = known.ok().flatten().map(|user| user.name);
-    Peer::Local(Caller { actor: name.unwrap_or_else(|| format!("uid {uid}")), from, token: None })
+    Peer::Local(Caller { actor: name.unwrap_or_else(|| format!("uid {uid}")), from, shown: None })
 }
 
 impl FromRequestParts<Api> for Api {
@@ -67,16 +75,37 @@ impl FromRequestParts<Api> for Api {
         };
         let (caller, role, scope) = match peer {
             Peer::Local(caller) => (caller, Role::Admin, Scope::default()),
-            Peer::Remote(address) => {
-                let token = bearer(parts).ok_or_else(|| {
-                    ApiError::unauthorized("this needs a user's token: 'muster login', or MUSTER_TOKEN")
-                })?;
+            Peer::Remote(address, certificate) => {
+                let credential = credential(parts, certificate)?;
                 let names = parts.extract_with_state::<RawPathParams, Api>(api).await;
                 let names = names.map_err(|error| ApiError::invalid(error.to_string()))?;
-                admitted(api, token, address, (asked, parts.uri.path()), &names).await?
+                admitted(api, credential, address, (asked, parts.uri.path()), &names).await?
             }
         };
         Ok(Api { driver: api.driver.of(caller), role, scope, ..api.clone() })
+    }
+}
+
+/// A token goes before a certificate.
+fn credential(parts: &Parts, certificate: Option<Arc<ClientCertificate>>) -> Result<Credential, ApiError> {
+    if let Some(token) = bearer(parts) {
+        return Ok(Credential::Token(token));
+    }
+    match certificate {
+        Some(certificate) if !parts.headers.contains_key(AUTHORIZATION) => {
+            if is_of_a_page(&parts.headers) {
+                return Err(ApiError::unauthorized(
+                    "a page in a browser cannot ask with a certificate: log in to the console",
+                ));
+            }
+            if certificate.has_ended() {
+                return Err(ApiError::unauthorized("the certificate has expired: ask your CA for a new one"));
+            }
+            Ok(Credential::Certificate(certificate))
+        }
+        Some(_) | None => {
+            Err(ApiError::unauthorized("this needs a user's token: 'muster login', or MUSTER_TOKEN"))
+        }
     }
 }
 
@@ -87,27 +116,44 @@ fn bearer(parts: &Parts) -> Option<UserToken> {
     if scheme.eq_ignore_ascii_case("bearer") { token.trim().parse().ok() } else { None }
 }
 
-/// The user with this token, if the role is enough, and what the path names is within reach.
+/// The name that a credential is for, as far as it is known, and what is shown.
+async fn named(api: &Api, credential: Credential) -> Result<(String, Shown), ApiError> {
+    match credential {
+        Credential::Token(token) => {
+            let shown = Shown::Token(token.digest());
+            Ok((token.name, shown))
+        }
+        Credential::Certificate(certificate) => {
+            let first = certificate.names.first().cloned().unwrap_or_default();
+            let user =
+                api.driver.query(move |site| site.user_of_certificate(&certificate.names).cloned()).await?;
+            Ok((user.unwrap_or(first), Shown::Certificate))
+        }
+    }
+}
+
+/// The user with this credential, if the role is enough, and what the path names is within reach.
 async fn admitted(
     api: &Api,
-    token: UserToken,
+    credential: Credential,
     address: IpAddr,
     (Asked(operation, route), path): (Asked, &str),
     names: &RawPathParams,
 ) -> Result<(Caller, Role, Scope), ApiError> {
-    let (hash, name) = (token.digest(), token.name.clone());
-    let user = api.driver.query(move |site| site.user_role(&token.name, &hash, now())).await?;
+    let (name, shown) = named(api, credential).await?;
+    let asked = name.clone();
+    let user = api.driver.query(move |site| site.user_role(&asked, &shown, now())).await?;
     let (role, scope) = match user {
         Ok(user) => user,
         Err(why) => {
             let claimed: String = name.chars().take(CLAIMED_MAX).flat_map(char::escape_default).collect();
             let (actor, from) = (format!("unknown ({claimed})"), address.to_string());
-            let stranger = api.driver.of(Caller { actor, from, token: None });
+            let stranger = api.driver.of(Caller { actor, from, shown: None });
             stranger.not_let_in(format!("{operation:?}"), path, why);
             return Err(ApiError::unauthorized(why));
         }
     };
-    let caller = Caller { actor: name, from: address.to_string(), token: Some(hash) };
+    let caller = Caller { actor: name, from: address.to_string(), shown: Some(shown) };
     if let Err(wait) = api.pace.take(&caller.actor, Instant::now()) {
         return Err(ApiError::after(
             wait,

@@ -17,7 +17,7 @@ pub(super) fn with(api: Router, stopped: watch::Receiver<()>) -> Router {
 
 /// Over the network users show a token. Who is on this machine may do everything without one.
 fn remote(extensions: &Extensions) -> Option<Extensions> {
-    let peer = extensions.get::<Peer>().filter(|peer| matches!(peer, Peer::Remote(_)))?;
+    let peer = extensions.get::<Peer>().filter(|peer| matches!(peer, Peer::Remote(..)))?;
     let mut extensions = Extensions::new();
     extensions.insert(peer.clone());
     Some(extensions)

@@ -10,6 +10,7 @@
 mod accept;
 mod audit;
 mod caller;
+mod client_certificate;
 mod console;
 mod defaults;
 pub mod error;
@@ -64,6 +65,7 @@ use crate::pki::Pki;
 use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
 use caller::Asked;
+pub use client_certificate::client_verifier;
 use error::ApiError;
 pub use own_certificate::{CertificateError, OwnCertificate};
 use pace::Pace;
@@ -114,6 +116,8 @@ pub struct ApiConfig {
     pub flow_rules_max: usize,
     /// Of the CA of the certificate that the API shows over the network, in users' tokens; none: it is not there.
     pub api_ca: Option<[u8; 32]>,
+    /// Whether certificates of users are taken.
+    pub api_client_ca: bool,
     /// Packets of agents that the link did not take.
     pub refused: RefusedPackets,
     /// How long commits took.

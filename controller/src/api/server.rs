@@ -189,7 +189,7 @@ impl Socket {
             Some(Ok(name)) => name,
             Some(Err(why)) => return ApiError::invalid(why).into_response(),
         };
-        let is_remote = matches!(request.extensions().get::<Peer>(), Some(Peer::Remote(_)));
+        let is_remote = matches!(request.extensions().get::<Peer>(), Some(Peer::Remote(..)));
         let router = self.lock().routers.get(&name).cloned();
         match router {
             Some(router) => router.oneshot(request).await.into_response(),

@@ -60,7 +60,7 @@ pub fn serve_standby(socket: &Socket, config: StandbyConfig) -> Result<ApiHandle
 async fn to_this_machine(request: Request, next: Next) -> Response {
     match request.extensions().get::<Peer>() {
         Some(Peer::Local(_)) => next.run(request).await,
-        Some(Peer::Remote(_)) | None => {
+        Some(Peer::Remote(..)) | None => {
             ApiError::unavailable("this controller stands by: ask the active one").into_response()
         }
     }

@@ -161,6 +161,7 @@ fn config() -> ApiConfig {
         template_max: 16 * 1024,
         flow_rules_max: 100,
         api_ca: None,
+        api_client_ca: false,
         refused: RefusedPackets::default(),
         commits: Durations::default(),
         arrivals: intake::channel(intake::fair::Bounds::default()).1.arrivals(),

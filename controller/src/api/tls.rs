@@ -13,7 +13,8 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::crypto::ring::{Ticketer, default_provider};
-use rustls::server::ResolvesServerCert;
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
@@ -23,6 +24,7 @@ use tokio_rustls::server::TlsStream;
 
 use super::accept::Listener;
 use super::caller::Peer;
+use super::client_certificate::ClientCertificate;
 
 /// The most connections of one network: others have room whatever it does.
 const NETWORK_MAX: usize = 64;
@@ -35,15 +37,18 @@ const WRITE_TIME: Duration = Duration::from_secs(30);
 /// Between two tries to listen at an address that another program has, or that is not this machine's yet.
 const BIND_PAUSE: Duration = Duration::from_secs(10);
 
-/// The server's side of TLS, with this certificate.
+/// The server's side of TLS, with this certificate. Clients are asked for one if there is a verifier for it.
 ///
 /// # Errors
 /// TLS cannot be set up.
-pub fn acceptor(certificate: Arc<dyn ResolvesServerCert>) -> io::Result<TlsAcceptor> {
+pub fn acceptor(
+    certificate: Arc<dyn ResolvesServerCert>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+) -> io::Result<TlsAcceptor> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(io::Error::other)?
-        .with_no_client_auth()
+        .with_client_cert_verifier(clients.unwrap_or_else(WebPkiClientVerifier::no_client_auth))
         .with_cert_resolver(certificate);
     config.ticketer = Ticketer::new().map_err(io::Error::other)?;
     config.send_tls13_tickets = 1;
@@ -103,7 +108,11 @@ impl Listener for Remote {
         let mut stream = TimeoutStream::new(stream);
         stream.set_write_timeout(Some(WRITE_TIME));
         match timeout(HANDSHAKE_TIME, self.acceptor.accept(Box::pin(stream))).await {
-            Ok(Ok(stream)) => Some((Counted { stream, _place: place }, Peer::Remote(address))),
+            Ok(Ok(stream)) => {
+                let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+                let certificate = shown.and_then(ClientCertificate::of).map(Arc::new);
+                Some((Counted { stream, _place: place }, Peer::Remote(address, certificate)))
+            }
             Ok(Err(error)) => {
                 tracing::debug!(%address, %error, "no TLS with a client of the API");
                 None

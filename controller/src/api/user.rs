@@ -10,7 +10,7 @@ use axum::extract::Path;
 use axum::http::StatusCode;
 use muster_api::user::{CallerView, CreateUser, Scope, UserCreated, UserRevoked, UserRow};
 use muster_engine::Request;
-use muster_engine::record::UserRecord;
+use muster_engine::record::{Proof, UserRecord};
 use muster_shared::user_token::UserToken;
 
 use super::error::ApiError;
@@ -29,7 +29,7 @@ pub async fn caller(api: Api) -> Json<CallerView> {
 
 /// POST /v1/users
 pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<UserCreated>), ApiError> {
-    let CreateUser { name, role, ttl, scope: label, stacks } = source::json(&api, body).await?;
+    let CreateUser { name, role, ttl, scope: label, stacks, certificate } = source::json(&api, body).await?;
     if !(1..=TTL_MAX).contains(&ttl) {
         return Err(ApiError::invalid(format!("a user's token is good for 1 to {TTL_MAX} s")));
     }
@@ -38,11 +38,22 @@ pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<UserCreate
             "nobody could use a token: this site's API is not there over the network; set controller.api (docs/users.md)",
         ));
     };
+    let (expires, scope) = (now() + ttl, Scope { label, stacks });
+    if certificate {
+        if !api.config.api_client_ca {
+            return Err(ApiError::conflict(
+                "no certificate of a user would be taken: set controller.api_client_ca (docs/users.md)",
+            ));
+        }
+        let user = UserRecord { name: name.clone(), role, scope, proof: Proof::Certificate, expires };
+        api.driver.request(Request::NewUser { user, wall: now() }).await?;
+        let created = UserCreated { name, token: String::new(), expires: rfc3339(expires) };
+        return Ok((StatusCode::CREATED, Json(created)));
+    }
     let secret = random().map_err(|error: NoRandom| ApiError::internal(error.to_string()))?;
     let token = UserToken { name: name.clone(), ca_fingerprint, secret };
-    let expires = now() + ttl;
-    let scope = Scope { label, stacks };
-    let user = UserRecord { name: name.clone(), role, scope, secret_hash: token.digest(), expires };
+    let proof = Proof::Token(token.digest());
+    let user = UserRecord { name: name.clone(), role, scope, proof, expires };
     api.driver.request(Request::NewUser { user, wall: now() }).await?;
     let created = UserCreated { name, token: token.to_string(), expires: rfc3339(expires) };
     Ok((StatusCode::CREATED, Json(created)))

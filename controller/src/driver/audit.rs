@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use muster_api::site::Verdict;
 use muster_engine::record::AuditRecord;
-use muster_engine::{Answer, JoinAsk, Refusal, Request};
+use muster_engine::{Answer, JoinAsk, Refusal, Request, Shown};
 use muster_flow::FlowWrite;
 use muster_shared::MonoTime;
 use muster_shared::join::TokenId;
@@ -37,8 +37,8 @@ pub struct Caller {
     pub actor: String,
     /// The way: this machine, or an address.
     pub from: String,
-    /// The hash of the token that was shown; none on this machine. It must count still when the request is taken up.
-    pub token: Option<[u8; 32]>,
+    /// What was shown; nothing on this machine. It must count still when the request is taken up.
+    pub shown: Option<Shown>,
 }
 
 /// Somebody who was not let in with a request.
@@ -118,7 +118,7 @@ impl Audit {
 
     /// Somebody was not let in: the next commit has a row of it, if the minute has room.
     pub fn not_let_in(&mut self, who: &NotLetIn, now: MonoTime) {
-        let kind = match who.caller.token {
+        let kind = match who.caller.shown {
             Some(_) => Kind::User(who.caller.actor.clone()),
             None => Kind::Strangers,
         };

@@ -8,8 +8,8 @@ mod read_only;
 use std::sync::{Arc, Mutex};
 
 use muster_api::user::Scope;
-use muster_engine::record::{Change, UserRecord};
-use muster_engine::{EnvironmentText, Hook, Limits, NewToken, Options, Source, SourceText, Starts};
+use muster_engine::record::{Change, Proof, UserRecord};
+use muster_engine::{EnvironmentText, Hook, Limits, NewToken, Options, Shown, Source, SourceText, Starts};
 use muster_shared::Epoch;
 use muster_shared::join::{TokenId, TokenSecret};
 use muster_shared::model::{Hello, Observed, Outcome, Report, Up};
@@ -64,10 +64,10 @@ fn a_token_must_count_still_when_its_request_is_taken_up() {
     let mut bench = Bench::new();
     let user = |name: &str, secret_hash| {
         let (name, role, expires) = (name.to_owned(), muster_api::user::Role::Operator, u64::MAX);
-        UserRecord { name, role, scope: Scope::default(), secret_hash, expires }
+        UserRecord { name, role, scope: Scope::default(), proof: Proof::Token(secret_hash), expires }
     };
     bench.turn(Request::NewUser { user: user("ben", [1; 32]), wall: 0 }).unwrap();
-    let ben = || Caller { actor: "ben".into(), from: "192.0.2.9".into(), token: Some([1; 32]) };
+    let ben = || Caller { actor: "ben".into(), from: "192.0.2.9".into(), shown: Some(Shown::Token([1; 32])) };
     bench.turn_of(ben(), create(1)).unwrap();
     bench.turn(Request::RevokeUser { name: "ben".to_owned() }).unwrap();
     let refused = bench.turn_of(ben(), Request::Delete { name: name() });
@@ -85,11 +85,11 @@ fn what_a_user_does_not_reach_is_refused_when_it_is_taken_up() {
         name: "ben".into(),
         role: muster_api::user::Role::Operator,
         scope,
-        secret_hash: [1; 32],
+        proof: Proof::Token([1; 32]),
         expires: u64::MAX,
     };
     bench.turn(Request::NewUser { user, wall: 0 }).unwrap();
-    let ben = || Caller { actor: "ben".into(), from: "192.0.2.9".into(), token: Some([1; 32]) };
+    let ben = || Caller { actor: "ben".into(), from: "192.0.2.9".into(), shown: Some(Shown::Token([1; 32])) };
     let create = |name: &str| Request::Create {
         name: name.parse().unwrap(),
         source: Source::nothing(),

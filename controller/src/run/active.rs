@@ -88,6 +88,7 @@ impl Active<'_> {
             template_max: settings.limits.template,
             flow_rules_max: settings.limits.flow_rules,
             api_ca: settings.controller.api.map(|_| pki.fingerprint()),
+            api_client_ca: !settings.controller.api_client_ca.as_os_str().is_empty(),
             refused: self.common.refused.clone(),
             commits,
             arrivals,
@@ -95,7 +96,9 @@ impl Active<'_> {
         };
         let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
         if let Some(address) = settings.controller.api {
-            let acceptor = self.certificate(&pki).and_then(api::acceptor).context("TLS of the API")?;
+            let clients = settings.client_verifier()?;
+            let shown = self.certificate(&pki);
+            let acceptor = shown.and_then(|it| api::acceptor(it, clients)).context("TLS of the API")?;
             process.socket.listen_at(address, acceptor);
         }
         tracing::info!(site = %pki.site(), name = %settings.site, link = link.shown, api = %settings.controller.api_socket.display(), "ready");

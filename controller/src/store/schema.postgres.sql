@@ -164,7 +164,7 @@ CREATE TABLE tokens (
 CREATE TABLE users (
     name        TEXT COLLATE "C" PRIMARY KEY,
     role        TEXT NOT NULL,        -- viewer, operator, admin
-    secret_hash BYTEA NOT NULL,
+    secret_hash BYTEA,                 -- of the token; null: known by a certificate
     expires     BIGINT NOT NULL,      -- seconds since 1970
     scope       TEXT,                 -- k=v: of nodes
     stacks      TEXT                  -- pattern of stacks' names

@@ -161,7 +161,7 @@ CREATE TABLE tokens (
 CREATE TABLE users (
     name        TEXT PRIMARY KEY,
     role        TEXT NOT NULL,        -- viewer, operator, admin
-    secret_hash BLOB NOT NULL,
+    secret_hash BLOB,                 -- of the token; null: known by a certificate
     expires     INTEGER NOT NULL,      -- seconds since 1970
     scope       TEXT,                  -- k=v: of nodes
     stacks      TEXT                   -- pattern of stacks' names

@@ -3,7 +3,7 @@
 //! Absent: which tokens count (`controller/engine/src/user.rs`).
 
 use muster_api::user::{Role, Scope};
-use muster_engine::record::UserRecord;
+use muster_engine::record::{Proof, UserRecord};
 
 use super::StoreError;
 use super::database::int;
@@ -11,13 +11,17 @@ use super::load::label;
 use super::sql::{Damage, Db, upsert, values};
 
 pub(super) fn put(db: &Db, user: &UserRecord) -> Result<(), StoreError> {
-    let UserRecord { name, role, scope: Scope { label, stacks }, secret_hash, expires } = user;
+    let UserRecord { name, role, scope: Scope { label, stacks }, proof, expires } = user;
+    let secret_hash = match proof {
+        Proof::Token(hash) => Some(*hash),
+        Proof::Certificate => None,
+    };
     db.execute(
         upsert!("users", ["name"], ["role", "secret_hash", "expires", "scope", "stacks"]),
         values![
             name,
             role.as_str(),
-            *secret_hash,
+            secret_hash,
             int(*expires),
             label.as_ref().map(ToString::to_string),
             stacks.clone()
@@ -38,7 +42,8 @@ pub(super) fn load(db: &Db) -> Result<Vec<UserRecord>, StoreError> {
             let role: Role = role.parse().map_err(|error| Damage::of_column("role", error))?;
             let text: Option<String> = row.get(4)?;
             let scope = Scope { label: text.map(|text| label(&text)).transpose()?, stacks: row.get(5)? };
-            Ok(UserRecord { name: row.get(0)?, role, scope, secret_hash: row.get(2)?, expires: row.get(3)? })
+            let proof = row.get::<Option<[u8; 32]>>(2)?.map_or(Proof::Certificate, Proof::Token);
+            Ok(UserRecord { name: row.get(0)?, role, scope, proof, expires: row.get(3)? })
         },
     )
 }
@@ -61,7 +66,7 @@ mod tests {
                     label: (secret > 1).then(|| "rack=r1".parse().unwrap()),
                     stacks: (secret > 2).then(|| "web-*".to_owned()),
                 },
-                secret_hash: [secret; 32],
+                proof: if secret == 2 { Proof::Certificate } else { Proof::Token([secret; 32]) },
                 expires: 7,
             };
             let mut store = place.open();

@@ -44,6 +44,20 @@ pub type Shown = Arc<Mutex<Vec<CertificateDer<'static>>>>;
 /// # Errors
 /// Certificate and key do not fit each other.
 pub fn client_config(trust: Trust, identity: Option<(&[u8], &[u8])>) -> Result<ClientConfig, Error> {
+    let identity = identity.map(|(certificate, key)| {
+        (vec![CertificateDer::from(certificate.to_vec())], PrivateKeyDer::Pkcs8(key.to_vec().into()))
+    });
+    config(trust, identity, None)
+}
+
+/// As [`client_config`], with a certificate, those of the CAs between it and a root, and its key.
+///
+/// # Errors
+/// Certificate and key do not fit each other.
+pub fn client_config_with(
+    trust: Trust,
+    identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
+) -> Result<ClientConfig, Error> {
     config(trust, identity, None)
 }
 
@@ -58,7 +72,7 @@ pub fn look_config(trust: Trust, shown: Shown) -> Result<ClientConfig, Error> {
 
 fn config(
     trust: Trust,
-    identity: Option<(&[u8], &[u8])>,
+    identity: Option<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>,
     shown: Option<Shown>,
 ) -> Result<ClientConfig, Error> {
     let provider = Arc::new(default_provider());
@@ -69,10 +83,7 @@ fn config(
         .with_custom_certificate_verifier(verifier);
     let mut config = match identity {
         None => config.with_no_client_auth(),
-        Some((certificate, key)) => config.with_client_auth_cert(
-            vec![CertificateDer::from(certificate.to_vec())],
-            PrivateKeyDer::Pkcs8(key.to_vec().into()),
-        )?,
+        Some((chain, key)) => config.with_client_auth_cert(chain, key)?,
     };
     config.resumption = Resumption::in_memory_sessions(SESSIONS);
     Ok(config)

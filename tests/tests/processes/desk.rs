@@ -22,7 +22,15 @@ impl<'a> Desk<'a> {
 
     pub fn muster_with(&self, variables: &[(&str, &str)], arguments: &[&str]) -> Ran {
         let mut muster = command(Some(self.machine), binary("muster"));
-        for unset in ["MUSTER_URL", "MUSTER_TOKEN", "MUSTER_CA", "MUSTER_SITE", "XDG_CONFIG_HOME"] {
+        for unset in [
+            "MUSTER_URL",
+            "MUSTER_TOKEN",
+            "MUSTER_CA",
+            "MUSTER_CERT",
+            "MUSTER_KEY",
+            "MUSTER_SITE",
+            "XDG_CONFIG_HOME",
+        ] {
             muster.env_remove(unset);
         }
         muster.env("HOME", &self.home).envs(variables.iter().copied()).args(arguments);

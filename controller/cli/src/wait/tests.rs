@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::way::Way;
+use crate::way::{Credentials, Way};
 
 /// Asked for (`+`: with rollback) | the stack's id, traversal, action, status | what that means. Traversal 3
 /// of stack 7 was asked for.
@@ -62,7 +62,8 @@ fn verdicts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_stays_away_ends_the_wait() {
-    let mut client = Client::over(Way::new("unix:///nonexistent/muster/api.sock", None, None).unwrap());
+    let mut client =
+        Client::over(Way::new("unix:///nonexistent/muster/api.sock", Credentials::default()).unwrap());
     let (name, id, action) = ("web".to_owned(), "7".to_owned(), "UPDATE".to_owned());
     let mut operation = Operation { name, id, action, traversal: 3, rollback: false, limit: None };
     let failure = wait(&mut client, &operation, &mut None).await.unwrap_err();

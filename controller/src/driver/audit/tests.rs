@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 
 fn caller() -> Caller {
-    Caller { actor: "anna".to_owned(), from: "local, process 7".to_owned(), token: None }
+    Caller { actor: "anna".to_owned(), from: "local, process 7".to_owned(), shown: None }
 }
 
 /// Action, target and what is asked for.
@@ -82,8 +82,8 @@ fn a_long_list_of_names_ends_somewhere() {
 #[test]
 fn refusals_that_anybody_can_cause_have_so_many_rows_a_minute() {
     let mut audit = Audit::default();
-    let who = |actor: &str, token| NotLetIn {
-        caller: Caller { actor: actor.to_owned(), from: "192.0.2.9".to_owned(), token },
+    let who = |actor: &str, shown| NotLetIn {
+        caller: Caller { actor: actor.to_owned(), from: "192.0.2.9".to_owned(), shown },
         action: "DeleteStack".to_owned(),
         path: format!("/v1/stacks/{}", "x".repeat(1000)),
         why: "needs role operator".to_owned(),
@@ -93,7 +93,7 @@ fn refusals_that_anybody_can_cause_have_so_many_rows_a_minute() {
         (0..100).for_each(|_| audit.not_let_in(who, at(seconds)));
         audit.take_not_let_in().len()
     };
-    let (vera, ben) = (who("vera", Some([1; 32])), who("ben", Some([2; 32])));
+    let (vera, ben) = (who("vera", Some(Shown::Token([1; 32]))), who("ben", Some(Shown::Token([2; 32]))));
     assert_eq!(noted(&vera, 0), 10);
     assert_eq!(noted(&vera, 59), 0);
     assert_eq!(noted(&ben, 59), 10, "another user has rows of his own");

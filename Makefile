@@ -147,7 +147,7 @@ soak: fuzz
 packages:
 	@.ci/packages packages
 	@programs="$$(JOBS=$(JOBS) $(if $(QUICK),$(UNOPTIMISED)) packaging/portable $(GLIBC))" && \
-	  packaging/packages --glibc $(GLIBC) '$(TARGET)/packages' \
+	  packaging/packages $(if $(QUICK),--fast) --glibc $(GLIBC) '$(TARGET)/packages' \
 	    "$$programs/release/muster" "$$programs/release/muster-controller" "$$programs/dist/muster-agent"
 
 install:

@@ -24,7 +24,7 @@ use muster_host::files::{FileBefore, FileDifference, FileError, Source};
 use muster_host::hostname::ServerName;
 use muster_host::net::network_managers::NetworkManagerError;
 use muster_host::net::{NetError, Network, Snapshot};
-use muster_host::resource::{AnyResource, Applied, Fault, RecordFault};
+use muster_host::resource::{AnyResource, Applied, ChangedMeanwhile, Fault, RecordFault};
 use muster_host::run::Runner;
 use muster_host::types::{Tools, Way};
 use muster_shared::ResourceId;
@@ -296,7 +296,11 @@ impl Host {
             resource.restore(&self.tools, run, before).await.map_err(not_done)?;
             return Ok(Ran { observed: Observed::default(), before: None, touched: true });
         }
-        let applied = resource.apply(&self.tools, run, before).await.map_err(not_done)?;
+        let applied = match job.action {
+            Action::Adopt => resource.adopt(&self.tools, run, before).await,
+            _ => resource.apply(&self.tools, run, before).await,
+        };
+        let applied = applied.map_err(not_done)?;
         let Applied { before, attributes, warnings } = applied;
         warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
         Ok(Ran { observed: Observed { attributes }, before: before.map(Before::new), touched: true })
@@ -318,6 +322,14 @@ impl Host {
             return Ok(Observed::default());
         }
         self.owners.claim(&self.tools.files, resource, file)?;
+        let attributes = [("path".to_owned(), file.path.clone())].into_iter().collect();
+        if action == Action::Adopt {
+            let found = self.tools.files.check(file).await.map_err(file_failed)?;
+            return match found.first() {
+                None => Ok(Observed { attributes }),
+                Some(differs) => Err(failed(&ChangedMeanwhile(format!("{}: {differs}", file.path)), true)),
+            };
+        }
         let fetched;
         let source = match &file.content {
             Content::Inline(bytes) => Source::Bytes(bytes),
@@ -327,7 +339,6 @@ impl Host {
             }
         };
         self.tools.files.apply(resource, file, source).await.map_err(file_failed)?;
-        let attributes = [("path".to_owned(), file.path.clone())].into_iter().collect();
         Ok(Observed { attributes })
     }
 
@@ -345,7 +356,7 @@ impl Host {
         let applied = self.network.apply(&document, &mapping, &before).await.map_err(network_not_run)?;
         applied.steps.iter().for_each(|step| tracing::info!("{step}"));
         applied.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-        let touched = !applied.steps.is_empty();
+        let touched = !applied.steps.is_empty() || applied.told;
         Ok(Ran { observed: Observed::default(), before: Some(encoded(&applied.before)?), touched })
     }
 }

@@ -138,6 +138,8 @@ pub struct Applied {
     pub warnings: Vec<String>,
     /// The state of this document's links before Muster: the caller keeps it in place of the one given.
     pub before: Snapshot,
+    /// A network manager was told to leave links alone. It may take its settings off them later.
+    pub told: bool,
 }
 
 /// The effect of applying a document.
@@ -154,6 +156,7 @@ struct Planned {
     document: NetworkDocument,
     target: Target,
     steps: Vec<Step>,
+    differences: Vec<Difference>,
 }
 
 impl Applied {
@@ -245,13 +248,30 @@ impl Network {
         mapping: &NicMapping,
         before: &Snapshot,
     ) -> Result<Applied, NetError> {
+        let told = || self.neighbours.iter().flat_map(NetworkManagers::told).collect::<BTreeSet<String>>();
+        let told_before = told();
+        let applied = self.apply_to(document, mapping, before).await;
+        if applied.as_ref().is_err_and(|error| !error.may_have_changed()) {
+            // The caller restores nothing then. The managers were told of a change that did not begin. A
+            // drop-in that cannot be removed now goes with the next change.
+            let _later = self.give_back(told().difference(&told_before)).await;
+        }
+        applied
+    }
+
+    async fn apply_to(
+        &self,
+        document: &NetworkDocument,
+        mapping: &NicMapping,
+        before: &Snapshot,
+    ) -> Result<Applied, NetError> {
         let mut settled = false;
         if (before.uses_ovs || uses_ovs(document)) && !self.ovs_is_idle().await? {
             self.settle_ovs().await?;
             settled = true;
         }
         let mut netlink = Netlink::open()?;
-        let mut is_told = false;
+        let (mut is_told, mut was_told) = (false, false);
         let (document, mut before, target, steps) = loop {
             let mut state = self.observe_through(&mut netlink).await?;
             let document = mapped(document, mapping, &state)?;
@@ -265,6 +285,7 @@ impl Network {
             let steps = plan(&target, &state)?;
             // The managers may take their own settings off the links, so the steps are not known before.
             if !std::mem::replace(&mut is_told, true) && self.leave_alone(&document, &state).await? {
+                was_told = true;
                 continue;
             }
             if steps.is_empty() || !before.uses_ovs || settled {
@@ -286,7 +307,7 @@ impl Network {
         let kept = |link: &&String| !before.links.contains_key(*link);
         let warnings = [target.warnings, self.give_back(all.iter().filter(kept)).await].concat();
         before.uses_ovs = uses_ovs(&document) || before.holds_ovs();
-        Ok(Applied { steps, warnings, before })
+        Ok(Applied { steps, warnings, before, told: was_told })
     }
 
     /// The differences between the host and the document; empty if there are none.
@@ -326,7 +347,7 @@ impl Network {
         mapping: &NicMapping,
         before: Option<Snapshot>,
     ) -> Result<PlanText, NetError> {
-        let Planned { document, target, steps } = self.planned(document, mapping, before).await?;
+        let Planned { document, target, steps, .. } = self.planned(document, mapping, before).await?;
         let names: Vec<&str> = document.link_names().map(LinkName::as_str).collect();
         let told = self.neighbours.iter().flat_map(|neighbours| neighbours.would_tell(&names));
         let lines = told.chain(steps.iter().map(ToString::to_string)).collect();
@@ -345,14 +366,29 @@ impl Network {
         mapping: &NicMapping,
         before: Option<Snapshot>,
     ) -> Result<Vec<String>, NetError> {
-        let Planned { target, steps, .. } = self.planned(document, mapping, before).await?;
-        let missing = target.missing.iter().map(ToString::to_string);
-        Ok(missing.chain(steps.iter().map(ToString::to_string)).collect())
+        let Planned { document, steps, differences, .. } = self.planned(document, mapping, before).await?;
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.check(&document.link_names().map(LinkName::as_str).collect::<Vec<_>>())?;
+        }
+        // Steps say what would be done about a difference.
+        let differ = differences.iter().filter(|_| steps.is_empty()).map(ToString::to_string);
+        Ok(steps.iter().map(ToString::to_string).chain(differ).collect())
     }
 
-    /// The document that describes the present network.
+    /// The document that describes the present network, and what else an operator has to know of it.
     pub async fn describe(&self) -> Result<Description, NetError> {
-        Ok(describe::describe(&self.observe().await?))
+        let mut description = describe::describe(&self.observe().await?);
+        let links = description.links();
+        let names: Vec<&str> = links.iter().map(String::as_str).collect();
+        let told = self.neighbours.iter().flat_map(|neighbours| neighbours.would_tell(&names));
+        if told.count() > 0 {
+            description.left_out.push(
+                "name servers, policy rules and leases that a network manager sets: it stops for adopted links, so add \
+                 dns_servers and rules where it sets some"
+                    .to_owned(),
+            );
+        }
+        Ok(description)
     }
 
     async fn planned(
@@ -368,7 +404,9 @@ impl Network {
         let before = extended(before, &document, &state);
         let target = Target::new(&document, &before, &state, self.datapath_type.as_deref());
         let steps = plan(&target, &state)?;
-        Ok(Planned { document, target, steps })
+        let mut differences = target.missing.clone();
+        differences.extend(verify::differences(&target, &state));
+        Ok(Planned { document, target, steps, differences })
     }
 
     /// Would [`Network::restore`] change anything?

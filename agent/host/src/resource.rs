@@ -48,6 +48,12 @@ pub trait Resource {
         before: Self::Before,
     ) -> impl Future<Output = Result<Applied<Self::Before>, Self::Fault>>;
 
+    /// The record with which [`Resource::apply`] changes nothing of a state that is as desired already. Most types
+    /// change nothing in any case.
+    fn adopted(&self, before: Self::Before) -> Self::Before {
+        before
+    }
+
     /// Restores the state before Muster, or leaves the present one if the desired state asks for that.
     fn restore(
         &self,
@@ -115,6 +121,17 @@ impl Fault for RecordFault {
     }
 }
 
+/// What was to be adopted is no longer as it was when it was compared.
+#[derive(Debug, Error)]
+#[error("it was changed after it was compared: {0}")]
+pub struct ChangedMeanwhile(pub String);
+
+impl Fault for ChangedMeanwhile {
+    fn is_permanent(&self) -> bool {
+        true
+    }
+}
+
 type Done<'a, T> = LocalBoxFuture<'a, Result<T, Box<dyn Fault>>>;
 
 /// A [`Resource`] of any type. The state before Muster is packed.
@@ -123,6 +140,13 @@ pub trait AnyResource {
     fn observe<'a>(&'a self, tools: &'a Tools, known: Option<&'a [u8]>) -> Done<'a, Vec<u8>>;
     /// As [`Resource::apply`].
     fn apply<'a>(
+        &'a self,
+        tools: &'a Tools,
+        run: RunId,
+        before: Option<&'a [u8]>,
+    ) -> Done<'a, Applied<Vec<u8>>>;
+    /// Takes a state over that is as desired, and changes nothing.
+    fn adopt<'a>(
         &'a self,
         tools: &'a Tools,
         run: RunId,
@@ -156,11 +180,22 @@ impl<R: Resource> AnyResource for R {
         run: RunId,
         before: Option<&'a [u8]>,
     ) -> Done<'a, Applied<Vec<u8>>> {
+        async move { packed(Resource::apply(self, tools, &run, read(before)?).await?) }.boxed_local()
+    }
+
+    fn adopt<'a>(
+        &'a self,
+        tools: &'a Tools,
+        run: RunId,
+        before: Option<&'a [u8]>,
+    ) -> Done<'a, Applied<Vec<u8>>> {
         async move {
-            let Applied { before, attributes, warnings } =
-                Resource::apply(self, tools, &run, read(before)?).await?;
-            let before = before.map(|before| packed::pack(&before)).transpose().map_err(RecordFault::from)?;
-            Ok(Applied { before, attributes, warnings })
+            let differ = Resource::check(self, tools).await?;
+            if !differ.is_empty() {
+                return Err(ChangedMeanwhile(differ.join(", ")).into());
+            }
+            let before = self.adopted(read(before)?);
+            packed(Resource::apply(self, tools, &run, before).await?)
         }
         .boxed_local()
     }
@@ -180,6 +215,12 @@ impl<R: Resource> AnyResource for R {
     fn decisive(&self) -> Vec<PathBuf> {
         Resource::decisive(self)
     }
+}
+
+fn packed<B: Serialize>(applied: Applied<B>) -> Result<Applied<Vec<u8>>, Box<dyn Fault>> {
+    let Applied { before, attributes, warnings } = applied;
+    let before = before.map(|before| packed::pack(&before)).transpose().map_err(RecordFault::from)?;
+    Ok(Applied { before, attributes, warnings })
 }
 
 fn read<B: DeserializeOwned>(before: Option<&[u8]>) -> Result<B, RecordFault> {

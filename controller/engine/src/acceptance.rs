@@ -126,7 +126,7 @@ impl View<'_> {
             let kind = tree.kind(index);
             if options.adopt && plan.chosen[index].is_none() && !kind.is_adoptable() {
                 return Err(invalid(PropertyError::new(format!(
-                    "a {} cannot be adopted, for it would act: leave it out, and add it with an update",
+                    "a {} cannot be adopted, because nothing says what it would change: leave it out, and add it by an update",
                     kind.name()
                 ))));
             }

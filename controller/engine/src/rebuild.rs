@@ -54,8 +54,9 @@ impl Jobs {
         }
         let spec = row.spec.clone();
         // The action is not Create, because the thing there belongs to this row. A deployment has
-        // no thing; on a new server it runs what it runs at creation.
-        let action = if row.kind.is_deployment() { Action::Create } else { Action::Update };
+        // no thing; on a new server it runs what it runs at creation. What was adopted was there before Muster.
+        let was_there = row.action == Some(Action::Adopt);
+        let action = if row.kind.is_deployment() || was_there { Action::Create } else { Action::Update };
         self.queue_job(slot, NewJob { cause: Cause::Rebuild, node, action, spec, content: None });
     }
 

@@ -15,6 +15,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use muster_api::node::{SurveyView, SurveyedResource};
+use muster_shared::model::network::NetworkDocument;
 use muster_shared::model::{Down, Spec, Survey};
 use muster_shared::property::CONFIRM_TIMEOUT;
 use muster_shared::wire::{READS_ADOPT, agent_that_reads};
@@ -113,13 +114,18 @@ impl Graph {
         }
         let has = node.joined.as_ref().map_or("an older version", |joined| &joined.agent_version);
         let needs = agent_that_reads(READS_ADOPT);
-        Some(format!("{} runs muster-agent {has}, to adopt needs {needs}: upgrade the agent", node.name))
+        Some(format!("{} runs muster-agent {has}, an adoption needs {needs}: upgrade the agent", node.name))
     }
 }
 
 /// A resource for each state, named for its type and its object.
 fn view(node: &NodeId, survey: Survey) -> SurveyView {
-    let Survey { specs, left_out } = survey;
+    let Survey { mut specs, mut left_out } = survey;
+    let told = specs.len();
+    specs.retain(is_expected);
+    if specs.len() < told {
+        left_out.push(format!("{} resources that no agent reports", told - specs.len()));
+    }
     let mut names = BTreeSet::new();
     let mut resources: Vec<SurveyedResource> = Vec::new();
     for spec in &specs {
@@ -145,6 +151,22 @@ fn view(node: &NodeId, survey: Survey) -> SurveyView {
     SurveyView { name: node.to_string(), resources, left_out }
 }
 
+/// Whether an agent reports such a state. A document that a template's author would have to trust, such as one with
+/// functions of templates, is none; nor is a user with a password or keys.
+fn is_expected(spec: &Spec) -> bool {
+    match spec {
+        Spec::Network(config) => NetworkDocument::from_json(&config.document).is_ok(),
+        Spec::User(user) => user.password_hash.is_none() && user.authorized_keys.is_none(),
+        Spec::Hostname(_) | Spec::Timezone(_) | Spec::Group(_) => true,
+        Spec::Dummy(_)
+        | Spec::File(_)
+        | Spec::Deployment(_)
+        | Spec::Unit(_)
+        | Spec::Sysctl(_)
+        | Spec::Package(_) => false,
+    }
+}
+
 /// The resources of the groups that a user is in, so that they are made first where they are made again.
 fn groups_of(spec: &Spec, specs: &[Spec], resources: &[SurveyedResource]) -> Vec<String> {
     let Spec::User(user) = spec else { return Vec::new() };
@@ -163,11 +185,12 @@ fn resource_name(spec: &Spec) -> String {
         Spec::Timezone(_) => return "timezone".to_owned(),
         Spec::User(_) => "user",
         Spec::Group(_) => "group",
-        Spec::File(_) => "file",
-        Spec::Unit(_) => "unit",
-        Spec::Sysctl(_) => "sysctl",
-        Spec::Package(_) => "package",
-        Spec::Deployment(_) | Spec::Dummy(_) => "resource",
+        Spec::File(_)
+        | Spec::Unit(_)
+        | Spec::Sysctl(_)
+        | Spec::Package(_)
+        | Spec::Deployment(_)
+        | Spec::Dummy(_) => "resource",
     };
     let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
     format!("{word}_{}", key.chars().map(fits).collect::<String>())

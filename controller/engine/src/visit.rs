@@ -349,10 +349,9 @@ impl Jobs {
     /// Whether the row's job already leads to this. An adoption is no creation: it changes nothing.
     fn is_same_work(&self, slot: Slot, apply: &Apply) -> bool {
         let row = &self.graph.rows[slot];
-        let adopts = [row.action, Some(apply.action)].map(|action| action == Some(Action::Adopt));
         row.node == Some(apply.node)
             && row.spec.as_ref() == Some(&apply.spec)
-            && adopts[0] == adopts[1]
+            && (row.action == Some(Action::Adopt)) == (apply.action == Action::Adopt)
             && !row.is_going()
             && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
     }

@@ -10,7 +10,9 @@ const CONFIGURED: &str = "
     ip link set m0 master br0; ip link set m0 up; ip link set m1 up; ip link set br0 up
     ip address add 10.7.0.1/16 brd + dev br0
     groupadd -g 4711 ops; useradd -u 4712 -G ops -m -s /bin/sh -c 'Anna (on call)' anna
-    ln -sf ../usr/share/zoneinfo/Etc/UTC /etc/localtime; printf 'of others\\n' >/etc/others; echo kept >/etc/kept";
+    ln -sf ../usr/share/zoneinfo/Etc/UTC /etc/localtime; printf 'of others\\n' >/etc/others; echo kept >/etc/kept
+    printf '[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n' >/etc/systemd/system/others.service
+    systemctl daemon-reload; systemctl enable --now others.service 2>/dev/null";
 
 /// What a stack of the description could change.
 const STATE: &str = "ip -o address show | sed 's/valid_lft.*//; s/ tentative//'; ip route show; ip -o link show | sed 's/^[0-9]*: //'
@@ -61,12 +63,15 @@ fn a_server_is_described_taken_over_and_let_go_and_nothing_changes() {
     // What is not as a template has it fails, and stays: a file, and a link that would lose an address.
     server.sh("ip link add up2 type veth peer name up3; ip link set up2 up
         ip address add 192.0.2.3/24 dev up2; ip address add 10.99.0.4/24 dev up2");
-    let others = "ip -o address show dev up2; cat /etc/others";
+    let others = "ip -o address show dev up2; cat /etc/others; systemctl show -P InvocationID -P NRestarts others.service";
     let as_others_made_it = server.sh(others);
     server.sh(&template(
         r#"  file: {type: Muster::File, properties: {node: pack, path: /etc/others, content: "other\n"}}
   absent: {type: Muster::File, properties: {node: pack, path: /etc/absent, content: "x"}}
   kept: {type: Muster::File, properties: {node: pack, path: /etc/kept, content: "kept\n"}}
+  unit:
+    type: Muster::Unit
+    properties: {node: pack, name: others.service, active: started, enabled: true, content: "[Service]\nExecStart=/bin/sleep infinity\n[Install]\nWantedBy=multi-user.target\n"}
   net: {type: Muster::NetworkConfig, properties: {node: pack, network_config: [{type: interface, name: up2, addresses: [{ip_netmask: 192.0.2.3/24}]}]}}
 "#,
     ));
@@ -74,10 +79,12 @@ fn a_server_is_described_taken_over_and_let_go_and_nothing_changes() {
     let failed =
         server.sh(&format!("! {create} >/root/said 2>&1; cat /root/said; muster stack failures more"));
     for what in ["/etc/others: ", "remove the address 10.99.0.4/24 from up2"] {
-        let why = format!("it is not as the template has it, and was not changed: {what}");
+        let why = format!("the server differs from the template, and was not changed: {what}");
         assert!(failed.contains(&why), "{why}: {failed}");
     }
-    server.sh("muster resource show more kept -o json | grep -q COMPLETE; test ! -e /etc/absent");
+    server.sh("for name in kept unit; do muster resource show more $name -o json | grep -q ADOPT; done
+        muster resource show more unit -o json | grep -q COMPLETE; test ! -e /etc/absent");
+    assert_eq!(server.sh(others), as_others_made_it, "a unit that runs is not started again");
     server.sh("sed 's/other\\\\n/of others\\\\n/; /absent/d; /net:/d' /root/more.yaml >/root/true.yaml
         muster stack update more -t /root/true.yaml --adopt --wait; muster stack delete more --wait");
     assert_eq!(server.sh(others), as_others_made_it);

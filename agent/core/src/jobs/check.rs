@@ -14,6 +14,12 @@ use crate::face::{Effect, Found, RunError};
 impl Jobs {
     pub(super) fn check(&mut self, key: ReportKey, turn: &mut Turn) {
         let Some(job) = self.current(key, |phase| phase == Phase::Queued).cloned() else { return };
+        if job.action == Action::Adopt
+            && let Some(holder) = self.ledger.holder(key.resource, &job.spec.claims())
+        {
+            let reason = format!("Muster has it already, as resource {holder}");
+            return self.end(key, Outcome::Differs { missing: false, reason }, turn);
+        }
         let entry = self.ledger.get(key.resource);
         let applied = entry.and_then(|entry| entry.applied.as_ref()).map(|applied| applied.spec.clone());
         let before = entry.and_then(|entry| entry.before().cloned());

@@ -46,6 +46,8 @@ impl Jobs {
                     entry.gone = goes;
                 }
                 (Outcome::Done(_), Action::Check) => {}
+                // Recorded before a crash, and somebody has changed it since.
+                (Outcome::Differs { .. }, Action::Adopt) if entry.applied.is_none() => entry.holding = None,
                 (
                     Outcome::Failed { .. }
                     | Outcome::NoRoom { .. }

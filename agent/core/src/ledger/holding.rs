@@ -150,6 +150,11 @@ impl Ledger {
         Holding { before, claims, since, over }
     }
 
+    /// Another resource that holds one of these claims.
+    pub(crate) fn holder(&self, resource: ResourceId, claims: &[Claim]) -> Option<ResourceId> {
+        self.givers(resource, claims).first().map(|(holder, _)| *holder)
+    }
+
     fn givers(&self, resource: ResourceId, claims: &[Claim]) -> Vec<(ResourceId, &Holding)> {
         let own = self.own(resource).into_iter().flat_map(|own| &own.claims);
         let claims: Vec<Claim> = claims.iter().chain(own).cloned().collect();

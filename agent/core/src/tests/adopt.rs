@@ -69,6 +69,28 @@ fn after_a_crash_it_is_compared_again() {
     }
 }
 
+#[test]
+fn what_was_changed_after_a_crash_is_not_held() {
+    let mut bed = adopting();
+    bed.checked(1, Found::AsDesired);
+    bed.captured(1, Ok("old"));
+    assert!(bed.disk[&id(1)].exists());
+    bed = bed.crash();
+    bed.greet();
+    bed.checked(1, differs());
+    assert!(!bed.disk[&id(1)].exists(), "a delete would put back what was there before the change");
+}
+
+#[test]
+fn what_another_resource_holds_is_not_adopted() {
+    let mut bed = Node::online();
+    bed.apply_file(&job(1, 1, Action::Create, plain("/etc/motd")), "old");
+    bed.job(&job(2, 1, Action::Adopt, plain("/etc/motd")));
+    let Outcome::Differs { reason, .. } = bed.report().outcome else { panic!("it is refused") };
+    assert!(reason.starts_with("Muster has it already, as resource "), "{reason}");
+    assert!(bed.checks.is_empty() && bed.captures.is_empty());
+}
+
 /// A document may cut the node off even so: what is applied is guarded.
 #[test]
 fn an_adopted_network_is_guarded() {

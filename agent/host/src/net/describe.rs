@@ -4,26 +4,24 @@
 //!   State ─▶ a candidate for each link or bridge ─▶ plan: no step? ─┬─▶ an object of the document
 //!                                                                  └─▶ left out, with the reason
 //! ```
-//! An object is in the document only if applying the document changes nothing. Links that are down or made by
-//! other software, the loopback, and addresses of the kernel's own are in no document.
+//! An object is in the document only if applying the document changes nothing, and if the next boot leads to the same
+//! network: a link that others make after the boot, or that carries one that is left out, is in no document.
 //!
-//! Absent on purpose: DNS servers, policy rules, ethtool settings and settings in Open vSwitch. They stay as they
-//! are where a document does not name them.
+//! Absent on purpose: DNS servers, policy rules, ethtool settings, spanning trees and settings in Open vSwitch.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::network::{MAIN_TABLE, NetworkDocument};
 use serde_json::{Map, Value, json};
 
 use super::plan::plan;
 use super::snapshot::Snapshot;
-use super::state::{Address, Attach, Link, Route, State};
+use super::state::{Address, Attach, Link, PROTOCOL_DHCP, PROTOCOL_RA, Route, State};
 use super::target::Target;
 use super::verify::differences;
 
-/// Names of links that container engines, hypervisors and the like make and remove by themselves.
-const OF_OTHERS: [&str; 16] = [
-    "br-",
+/// Names of links that container engines, hypervisors and the like make and remove by themselves begin so.
+const OF_OTHERS: [&str; 15] = [
     "cali",
     "cilium",
     "cni",
@@ -40,8 +38,10 @@ const OF_OTHERS: [&str; 16] = [
     "virbr",
     "vnet",
 ];
-/// Longest name of a bridge that such software names by a number: `br-` and 12 digits.
+/// Bridges of a container engine have this name, with as many digits behind it.
 const NUMBERED: (&str, usize) = ("br-", 12);
+/// Links of others that a line names.
+const NAMED: usize = 8;
 /// The MTU that a link has where nobody has set one.
 const USUAL_MTU: u32 = 1_500;
 
@@ -54,14 +54,35 @@ pub struct Description {
     pub left_out: Vec<String>,
 }
 
+impl Description {
+    /// Names of all links that the objects describe.
+    pub fn links(&self) -> BTreeSet<String> {
+        let document = NetworkDocument::parse(&json!(self.objects)).unwrap_or_default();
+        document.link_names().map(ToString::to_string).collect()
+    }
+}
+
 /// Describes the state.
 pub(super) fn describe(state: &State) -> Description {
     let mut description = Description::default();
+    let mut left_out = BTreeSet::new();
     for (name, link) in state.links.iter().filter(|(name, link)| is_of_interest(name, link, state)) {
         match object(name, link, state).and_then(|object| unchanged(vec![object], state)) {
             Ok(objects) => description.objects.extend(objects),
-            Err(why) => description.left_out.push(format!("{name}: {why}")),
+            Err(why) => {
+                description.left_out.push(format!("{name}: {why}"));
+                left_out.insert(name.as_str());
+            }
         }
+    }
+    leave_carriers_out(&mut description, &left_out, state);
+    let others: Vec<&str> =
+        state.links.keys().map(String::as_str).filter(|name| is_of_others(name)).collect();
+    if !others.is_empty() {
+        let more = others.len().saturating_sub(NAMED);
+        let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+        let named = others.iter().take(NAMED).copied().collect::<Vec<_>>().join(", ");
+        description.left_out.push(format!("{named}{more}: other software makes and removes such links"));
     }
     // Alone each changes nothing. Together they could disagree.
     if let Err(why) = unchanged(description.objects.clone(), state) {
@@ -69,6 +90,28 @@ pub(super) fn describe(state: &State) -> Description {
         description.left_out.push(format!("the network as a whole: {why}"));
     }
     description
+}
+
+/// Leaves out what carries a link that is left out: whoever makes that one at boot leaves its carrier alone once Muster
+/// has it.
+fn leave_carriers_out(description: &mut Description, left_out: &BTreeSet<&str>, state: &State) {
+    let carried_by = |object: &Value| {
+        let of_it = Description { objects: vec![object.clone()], left_out: Vec::new() }.links();
+        let carried = state.with_what_they_carry(of_it.iter().map(String::as_str));
+        let carried = carried.into_iter().find(|name| left_out.contains(name)).map(str::to_owned);
+        carried.map(|carried| (of_it, carried))
+    };
+    let lines = &mut description.left_out;
+    description.objects.retain(|object| match carried_by(object) {
+        None => true,
+        Some((names, carried)) => {
+            let names = names.into_iter().collect::<Vec<_>>().join(", ");
+            lines.push(format!(
+                "{names}: it carries {carried}, which no document would make at the next boot"
+            ));
+            false
+        }
+    });
 }
 
 /// The objects again, if applying them changes nothing.
@@ -92,13 +135,10 @@ fn is_of_interest(name: &str, link: &Link, state: &State) -> bool {
 }
 
 fn is_of_others(name: &str) -> bool {
-    OF_OTHERS.iter().any(|prefix| match name.strip_prefix(prefix) {
-        Some(rest) if *prefix == NUMBERED.0 => {
-            rest.len() == NUMBERED.1 && rest.bytes().all(|byte| byte.is_ascii_hexdigit())
-        }
-        Some(_) => true,
-        None => false,
-    })
+    let is_number =
+        |rest: &str| rest.len() == NUMBERED.1 && rest.bytes().all(|byte| byte.is_ascii_hexdigit());
+    name.strip_prefix(NUMBERED.0).is_some_and(is_number)
+        || OF_OTHERS.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// The object of a link with its members.
@@ -111,7 +151,7 @@ fn object(name: &str, link: &Link, state: &State) -> Result<Value, String> {
         set("members", Value::Array(ovs_members(name, state)?));
     } else {
         match &*link.kind {
-            "" | "veth" | "dummy" => {
+            "" | "veth" => {
                 set("type", json!("interface"));
                 set("name", json!(name));
             }
@@ -148,8 +188,17 @@ fn object(name: &str, link: &Link, state: &State) -> Result<Value, String> {
 
 /// Addresses and static routes of a link.
 fn layer3(link: &Link, object: &mut Map<String, Value>) -> Result<(), String> {
-    if link.addresses.iter().any(|address| address.ends.0 && !address.given) {
-        return Err("it leases its addresses: write an object with use_dhcp for it".to_owned());
+    let is_leased = |address: &Address| (address.ends.0 || address.given) && !address.is_link_local();
+    let is_given = |route: &Route| matches!(route.protocol, PROTOCOL_RA | PROTOCOL_DHCP);
+    if link.addresses.iter().any(is_leased) || link.routes.iter().any(is_given) {
+        return Err("a DHCP server or router gives it addresses or routes: add it by an update without --adopt, with \
+                    use_dhcp"
+            .to_owned());
+    }
+    if link.addresses.iter().any(|address| address.noprefixroute) {
+        return Err("its addresses have no route to their networks, as NetworkManager makes them: add it by an update \
+                    without --adopt"
+            .to_owned());
     }
     let is_own = |address: &&Address| !address.given && !address.is_of_mac(link.mac.as_deref());
     let addresses = link.addresses.iter().filter(is_own);
@@ -166,7 +215,8 @@ fn layer3(link: &Link, object: &mut Map<String, Value>) -> Result<(), String> {
 
 fn route(route: &Route) -> Result<Value, String> {
     let Some(gateway) = route.gateway else {
-        return Err(format!("a document cannot describe its route {route}: it has no next hop"));
+        let why = if route.hops.is_empty() { "it has no next hop" } else { "it has several next hops" };
+        return Err(format!("a document cannot describe its route {route}: {why}"));
     };
     let mut object = Map::new();
     object.insert("ip_netmask".to_owned(), json!(route.destination));
@@ -194,7 +244,7 @@ fn members(bridge: &str, state: &State) -> Result<Vec<Value>, String> {
     members.map(|(name, link)| object(name, link, state)).collect()
 }
 
-/// Members of a bridge of Open vSwitch: links, its VLANs, bonds and patches. Ports of other types stay as they are.
+/// Members of a bridge of Open vSwitch: links, its VLANs, bonds and patches.
 fn ovs_members(bridge: &str, state: &State) -> Result<Vec<Value>, String> {
     let ports = state.ovs_bridge(bridge).map(|bridge| &bridge.ports);
     let ports = ports.into_iter().flatten().filter(|(name, _)| *name != bridge && !is_of_others(name));
@@ -227,7 +277,9 @@ fn ovs_members(bridge: &str, state: &State) -> Result<Vec<Value>, String> {
                     json!({"type": "ovs_patch_port", "name": only, "bridge_name": bridge, "peer": peer}),
                 );
             }
-            (Some(_), _) => {}
+            (Some(kind), _) => {
+                return Err(format!("its port {only} is of type {kind}, with settings of its own"));
+            }
         }
     }
     Ok(members)
@@ -301,7 +353,8 @@ mod tests {
                          "route_options": "src 192.0.2.10 onlink"}]},
             {"type": "vlan", "device": "eth0", "vlan_id": 20},
         ]);
-        assert_eq!((json!(described.objects), described.left_out), (wanted, vec![]));
+        let others = "br-0123456789ab, docker0, vnet3: other software makes and removes such links";
+        assert_eq!((json!(described.objects), described.left_out), (wanted, vec![others.to_owned()]));
     }
 
     #[test]
@@ -309,9 +362,13 @@ mod tests {
         let described = describe_links(json!({
             "eth0": link(json!({"addresses": [{"net": "192.0.2.10/24"}]})),
             "eth1": link(json!({"addresses": [{"net": "192.0.2.11/24", "ends": true}]})),
+            "eth4": link(json!({"addresses": [{"net": "2001:db8::4/64", "given": true}]})),
+            "eth5": link(json!({"addresses": [{"net": "192.0.2.15/24", "noprefixroute": true}]})),
+            "eth6": link(json!({"addresses": [{"net": "192.0.2.16/24"}]})),
+            "cni0": link(json!({"kind": "bridge"})),
             "eth2": link(json!({"routes": [{"destination": "10.0.0.0/8", "gateway": null, "table": 254, "metric": 0, "protocol": 4}]})),
             "eth3": link(json!({"addresses": [{"net": "192.0.2.12/24", "peer": "192.0.2.13"}]})),
-            "eth0.20": link(json!({"kind": "vlan", "vlan": {"device": "eth0", "id": 20}, "parent": "eth0"})),
+            "eth6.20": link(json!({"kind": "vlan", "vlan": {"device": "eth6", "id": 20}, "parent": "eth6"})),
             "wg0": link(json!({"kind": "wireguard", "addresses": [{"net": "10.9.0.1/24"}]})),
         }));
         assert_eq!(
@@ -319,11 +376,15 @@ mod tests {
             json!([{"type": "interface", "name": "eth0", "addresses": [{"ip_netmask": "192.0.2.10/24"}]}])
         );
         let wanted = [
-            "eth0.20: a VLAN of a document is named vlan20",
-            "eth1: it leases its addresses: write an object with use_dhcp for it",
+            "eth1: a DHCP server or router gives it addresses or routes: add it by an update without --adopt, with use_dhcp",
             "eth2: a document cannot describe its route 10.0.0.0/8: it has no next hop",
             "eth3: a document cannot describe it: applying one would add the address 192.0.2.12/32 to eth3",
+            "eth4: a DHCP server or router gives it addresses or routes: add it by an update without --adopt, with use_dhcp",
+            "eth5: its addresses have no route to their networks, as NetworkManager makes them: add it by an update without --adopt",
+            "eth6.20: a VLAN of a document is named vlan20",
             "wg0: a document has no links of kind 'wireguard'",
+            "eth6: it carries eth6.20, which no document would make at the next boot",
+            "cni0: other software makes and removes such links",
         ];
         assert_eq!(described.left_out, wanted);
     }

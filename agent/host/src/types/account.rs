@@ -259,11 +259,12 @@ impl Accounts {
         Ok(group_differences(group, Etc::read()?.group(&group.name).as_ref()))
     }
 
-    /// Groups and users of people, by their numbers, without passwords and keys. Each equals what is there.
+    /// Groups and users of people, by their numbers, without passwords and keys, and how many more there are. Each
+    /// equals what is there.
     ///
     /// # Errors
     /// The state cannot be read.
-    pub fn of_people(&self) -> Result<(Vec<Group>, Vec<User>)> {
+    pub fn of_people(&self) -> Result<(Vec<Group>, Vec<User>, usize)> {
         Ok(Etc::read()?.of_people())
     }
 

@@ -81,6 +81,15 @@ impl Resource for Unit {
         Ok(Applied { before: Some(before), ..Applied::new([("name", self.name.clone())]) })
     }
 
+    /// A unit that runs is not started again for its files and dependencies: it runs with them.
+    fn adopted(&self, before: UnitBefore) -> UnitBefore {
+        UnitBefore {
+            started: Some(self.start_digest().to_string()),
+            reloaded: Some(self.reload_on.clone()),
+            ..before
+        }
+    }
+
     async fn restore(&self, tools: &Tools, run: &RunId, before: UnitBefore) -> Result<()> {
         tools.units.restore(run.resource, self, &before).await
     }

@@ -96,7 +96,7 @@ impl Row {
             (LastJob::Out, Outcome::Differs { reason, .. })
                 if is_present && self.action == Some(Action::Adopt) =>
             {
-                let reason = format!("it is not as the template has it, and was not changed: {reason}");
+                let reason = format!("the server differs from the template, and was not changed: {reason}");
                 Heard::Failed { reason, permanent: true }
             }
             (LastJob::Out | LastJob::BetweenAttempts | LastJob::GivenUp | LastJob::Over, _) => Heard::Old,

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use muster_shared::ResourceId;
-use muster_shared::model::{Content, Group, OnDelete, Survey, Timezone, Up, User};
+use muster_shared::model::{
+    Content, Dummy, Group, NetworkConfig, OnDelete, Spec, Survey, Timezone, Up, User,
+};
 use serde_json::json;
 
 use super::bed::{Bed, files, node, options, parse, stack, template};
@@ -31,7 +33,7 @@ fn adopt(bed: &mut Bed, source: Source) {
     bed.idle();
 }
 
-fn adopt_anew(bed: &mut Bed, source: Source) {
+fn adopt_again(bed: &mut Bed, source: Source) {
     bed.ask(Request::Update { name: stack(), source, options: adopting() }).unwrap();
     bed.idle();
 }
@@ -112,6 +114,34 @@ fn a_survey_is_answered_with_resources_of_a_template() {
     assert!(bed.answers.is_empty());
 }
 
+/// What a template's author would have to trust is not taken from a node.
+#[test]
+fn what_no_agent_reports_is_in_no_template() {
+    let mut bed = Bed::new(1);
+    let asked = bed.put(survey());
+    let network = |document: &str| {
+        Spec::Network(NetworkConfig {
+            document: document.into(),
+            mapping: Default::default(),
+            confirm_timeout: 120,
+            on_delete: OnDelete::Restore,
+        })
+    };
+    let good = r#"[{"type": "interface", "name": "eth0"}]"#;
+    let specs = vec![
+        network(r#"[{"type": "interface", "name": "eth0", "domain": {"get_file": "/root/token"}}]"#),
+        network(r#"[{"type": "interface", "name": {"get_param": "x"}}]"#),
+        network("no document"),
+        network(good),
+        User { authorized_keys: Some(vec!["ssh-ed25519 A".into()]), ..user("anna") }.into(),
+        Spec::Dummy(Dummy::default()),
+    ];
+    bed.receive(&node(0), Up::Surveyed(Survey { specs, left_out: Vec::new() }));
+    let Some(Ok(Answer::Surveyed(view))) = bed.answers.remove(&asked) else { panic!("it is answered") };
+    assert_eq!((view.resources.len(), &*view.resources[0].name), (1, "network"));
+    assert_eq!(view.left_out, ["5 resources that no agent reports"]);
+}
+
 #[test]
 fn a_survey_that_nobody_answers_is_refused() {
     let mut bed = Bed::new(1);
@@ -129,7 +159,7 @@ fn a_survey_that_nobody_answers_is_refused() {
     replace(&mut bed, true);
     assert_eq!(
         refusal(Some(bed.ask(survey()))),
-        "node-0 runs muster-agent t, to adopt needs 0.2.0: upgrade the agent"
+        "node-0 runs muster-agent t, an adoption needs 0.2.0: upgrade the agent"
     );
     assert!(matches!(bed.ask(Request::Survey { node: node(7) }), Err(Refusal::NotFound(_))));
     replace(&mut bed, false);
@@ -169,13 +199,13 @@ fn what_differs_fails_and_stays_as_it_is() {
     with_files(&mut bed, &[("/a", "other"), ("/b", "hello")]);
     adopt(&mut bed, files("a: /a\nb: /b\nc: /c\nd: /d | a"));
     assert_eq!(bed.status(), "CREATE_FAILED");
-    let differs = "ADOPT_FAILED it is not as the template has it, and was not changed: content";
+    let differs = "ADOPT_FAILED the server differs from the template, and was not changed: content";
     assert_eq!([row(&bed, "a"), row(&bed, "c")], [differs, differs]);
     assert_eq!((row(&bed, "b").as_str(), row(&bed, "d").as_str()), ("ADOPT_COMPLETE", "INIT_INIT"));
     assert_eq!(bed.ran, ["Adopt a", "Adopt b", "Adopt c"], "each is compared once");
     assert_eq!(bed.disk(), ["/a other", "/b hello"]);
     // Once more, with a template that is nearer the truth.
-    adopt_anew(&mut bed, files("a: /a other\nb: /b\nd: /d | a"));
+    adopt_again(&mut bed, files("a: /a other\nb: /b\nd: /d | a"));
     assert_eq!(bed.ran[3..], ["Adopt a", "Adopt d"]);
     assert_eq!((bed.status().as_str(), row(&bed, "a").as_str()), ("UPDATE_FAILED", "ADOPT_COMPLETE"));
     assert_eq!(row(&bed, "d"), differs);
@@ -239,7 +269,7 @@ fn an_older_agent_adopts_nothing() {
     replace(&mut bed, true);
     with_files(&mut bed, &[("/a", "hello")]);
     adopt(&mut bed, files("a: /a"));
-    let too_old = "ADOPT_FAILED node-0 runs muster-agent t, to adopt needs 0.2.0: upgrade the agent";
+    let too_old = "ADOPT_FAILED node-0 runs muster-agent t, an adoption needs 0.2.0: upgrade the agent";
     assert_eq!((row(&bed, "a").as_str(), bed.ran.len()), (too_old, 0));
 }
 

@@ -12,6 +12,8 @@ use super::{AccountFault, GroupState, Result, UserState};
 
 /// The numbers that distributions give to people.
 const OF_PEOPLE: RangeInclusive<u32> = 1_000..=59_999;
+/// So many users, and so many groups, are described: each is looked for in the whole files.
+const PEOPLE_MAX: usize = 256;
 /// A server with 100,000 accounts fits in.
 const SIZE_MAX: u64 = 16 * 1024 * 1024;
 
@@ -72,14 +74,18 @@ impl Etc {
     }
 
     /// Accounts with the numbers of people, not of the distribution or of services.
-    pub(super) fn of_people(&self) -> (Vec<Group>, Vec<User>) {
+    pub(super) fn of_people(&self) -> (Vec<Group>, Vec<User>, usize) {
         let groups = self.group.lines().filter_map(fields::<4>).filter(|[_, _, gid, _]| is_of_people(gid));
+        let more_groups = groups.clone().count().saturating_sub(PEOPLE_MAX);
+        let groups = groups.take(PEOPLE_MAX);
         let groups = groups.filter_map(|[name, ..]| {
             let GroupState { gid, .. } = self.group(name)?;
             let on_delete = OnDelete::Restore;
             Some(Group { name: name.to_owned(), gid: Some(gid), system: false, members: None, on_delete })
         });
         let users = self.passwd.lines().filter_map(fields::<7>).filter(|[_, _, uid, ..]| is_of_people(uid));
+        let more_users = users.clone().count().saturating_sub(PEOPLE_MAX);
+        let users = users.take(PEOPLE_MAX);
         let users = users.filter_map(|[name, ..]| {
             let UserState { uid, gid, groups, home, shell, comment, .. } = self.user(name)?;
             Some(User {
@@ -100,6 +106,7 @@ impl Etc {
         (
             groups.filter(|group| group.check().is_ok()).collect(),
             users.filter(|user| user.check().is_ok()).collect(),
+            more_groups + more_users,
         )
     }
 

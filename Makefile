@@ -36,6 +36,9 @@ UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_CODEGEN_U
 TESTED := --features muster-tests/embedded
 # A broker of rmqtt for tests, which is no part of the workspace.
 RMQTTD = CARGO_TARGET_DIR='$(TARGET)/rmqttd' $(CARGO_BUILD) --manifest-path tests/rmqttd/Cargo.toml
+# An OpenID provider for tests: pinned packages of npm.
+OIDC_PROVIDER = install -D -t '$(TARGET)/oidc-provider' tests/oidc-provider/*.js* && \
+  timeout 300 npm ci --prefix '$(TARGET)/oidc-provider' --ignore-scripts --no-audit --no-fund >/dev/null
 # Builds all tests, and with them the programs that they start. Built alone, those would have other features, and everything
 # below them would be built twice.
 TESTS = $(CARGO) test --locked --workspace $(TESTED) -j$(JOBS) --no-run
@@ -79,6 +82,7 @@ test:
 	@[ "$$(id -u)" = 0 ] || { echo 'make test needs root: its servers are network namespaces' >&2; exit 1; }
 	@.ci/packages test
 	$(RMQTTD)
+	$(OIDC_PROVIDER)
 	$(TESTS)
 	'$(TARGET)/debug/muster-sim' scenario $(SCENARIOS)
 ifneq ($(RECORDED),)

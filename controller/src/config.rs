@@ -5,6 +5,7 @@
 //! settings (`agent/src/settings.rs`).
 
 mod link;
+mod oidc;
 mod sites;
 
 use std::collections::HashMap;
@@ -19,6 +20,7 @@ use rustls::server::danger::ClientCertVerifier;
 use serde::Deserialize;
 
 pub use self::link::{Brokers, Link, Way};
+pub use self::oidc::OidcSettings;
 pub use self::sites::SiteSettings;
 use crate::api::{self, OwnCertificate};
 use crate::lease::Terms;
@@ -46,6 +48,7 @@ pub struct Settings {
     pub store: StoreSettings,
     pub limits: Limits,
     pub log: Log,
+    pub oidc: OidcSettings,
     pub sites: Vec<SiteSettings>,
     /// The one that the rest describes.
     #[serde(skip)]
@@ -218,6 +221,10 @@ impl Settings {
             .separator("__")
             .list_separator(",")
             .with_list_parse_key("controller.addresses")
+            .with_list_parse_key("oidc.scopes")
+            .with_list_parse_key("oidc.roles.admin")
+            .with_list_parse_key("oidc.roles.operator")
+            .with_list_parse_key("oidc.roles.viewer")
             .try_parsing(true)
             .source(Some(variables));
         let settings: Settings = config::Config::builder()
@@ -236,6 +243,7 @@ impl Settings {
     fn check(&self) -> anyhow::Result<()> {
         self.link.way()?;
         self.check_sites()?;
+        self.oidc.check()?;
         anyhow::ensure!(self.limits.connections > 0, "limits.connections must be at least 1");
         anyhow::ensure!(self.limits.in_flight_per_node > 0, "limits.in_flight_per_node must be at least 1");
         anyhow::ensure!(self.limits.in_flight_per_stack > 0, "limits.in_flight_per_stack must be at least 1");

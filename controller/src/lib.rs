@@ -11,6 +11,7 @@ pub mod durations;
 pub mod faults;
 pub mod lease;
 pub mod link;
+pub mod oidc;
 pub mod pki;
 pub mod pulse;
 pub mod random;

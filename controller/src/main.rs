@@ -138,7 +138,8 @@ fn main() -> ExitCode {
             .try_for_each(|site| site.link.brokers().map(drop))
             .and_then(|()| settings.check_database())
             .and_then(|()| settings.own_certificate().map(drop))
-            .and_then(|()| settings.client_verifier().map(drop));
+            .and_then(|()| settings.client_verifier().map(drop))
+            .and_then(|()| settings.oidc.provider().map(drop));
         if let Err(error) = checked {
             eprintln!("error: {error:#}");
             return ExitCode::from(2);

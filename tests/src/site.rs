@@ -10,6 +10,7 @@
 mod controllers;
 mod hostile_broker;
 mod mosquitto;
+mod oidc_provider;
 mod one_server;
 mod packages;
 mod probe;
@@ -18,6 +19,7 @@ mod rmqtt;
 pub use controllers::Controllers;
 pub use hostile_broker::{HostileBroker, Misdeeds};
 pub use mosquitto::{Mosquitto, Port};
+pub use oidc_provider::OidcProvider;
 pub use one_server::OneServer;
 pub use packages::{PACKAGES, Packages};
 pub use probe::Probe;

@@ -6,6 +6,7 @@
 pub mod error;
 pub mod flow;
 pub mod intent;
+pub mod login;
 pub mod node;
 pub mod openapi;
 pub mod preview;

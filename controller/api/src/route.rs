@@ -10,6 +10,7 @@ use crate::flow::{
 use crate::intent::{
     IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
 };
+use crate::login::{BeginInBrowser, BrowserLogin, DeviceLogin, LogIn, LoggedIn, LoginView};
 use crate::node::{
     ChangeLabels, CreateToken, DriftView, FactsView, FleetCounts, Maintenance, MoveNode, NodeMoved,
     NodeRemoved, NodeResourceView, NodeView, SurveyView, TokenCreated, TokenRevoked, TokenRow,
@@ -197,6 +198,13 @@ routes! {
     ListTokens: get("/v1/tokens", "Lists join tokens").answers::<Vec<TokenRow>>();
     CreateToken: post("/v1/tokens", "Makes a join token").takes::<CreateToken>().answers::<TokenCreated>().with(201);
     RevokeToken: delete("/v1/tokens/{id}", "Revokes a join token").answers::<TokenRevoked>();
+    ShowLogin: get("/v1/login", "Says with which identity provider one logs in").answers::<LoginView>().for_parts();
+    LogIn: post("/v1/login", "Logs in with OpenID Connect; the token is shown this once")
+        .takes::<LogIn>().answers::<LoggedIn>().for_parts();
+    BeginInBrowser: post("/v1/login/browser", "Begins a login in this browser")
+        .takes::<BeginInBrowser>().answers::<BrowserLogin>().for_parts();
+    BeginOnDevice: post("/v1/login/device", "Begins a login in a browser on any machine")
+        .answers::<DeviceLogin>().for_parts();
     ShowCaller: get("/v1/caller", "Says who asks, and with which role").answers::<CallerView>().for_parts();
     ListAudit: get("/v1/audit", "Lists who asked for which change, oldest first")
         .query::<query::AuditPage>().answers::<Vec<AuditRow>>();

@@ -184,6 +184,8 @@ pub enum KnownBy {
     Token,
     /// The user has a certificate with that name.
     Certificate,
+    /// The user has logged in with OpenID Connect.
+    Oidc,
 }
 
 /// A user that was made. The token is shown this once.

@@ -18,6 +18,7 @@ use crate::ca::Ca;
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::identity::{Flags, Identity};
+use crate::oidc;
 use crate::output::{Column, Format, cell, document, print, table};
 use crate::way::{Credentials, Way, shown};
 
@@ -38,6 +39,9 @@ pub struct Login {
     /// File with the token that 'muster user create' printed [default: MUSTER_TOKEN, or stdin]
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// Log in at the identity provider's page, in a browser on any machine
+    #[arg(long, conflicts_with = "token_file")]
+    oidc: bool,
     /// CA of the controller's certificate, where that is none of the site's CA: a file of PEM, or 'system' for the CAs that
     /// this machine trusts [default: the CA that the token names]
     #[arg(long, value_name = "FILE|system", env = CA_VARIABLE, hide_env_values = true)]
@@ -131,9 +135,15 @@ pub fn way(url: Option<String>, identity: Option<Identity>) -> Result<(String, W
 }
 
 /// Asks the controller as this user, and keeps how that is done.
-pub async fn login(Login { url, token_file, ca, identity }: Login) -> Result<(), Failure> {
-    let identity = identity.pair()?;
-    let token = given_token(token_file, identity.is_some())?;
+pub async fn login(Login { url, token_file, oidc, ca, identity }: Login) -> Result<(), Failure> {
+    let identity = if oidc { None } else { identity.pair()? };
+    let token = if oidc {
+        Some(oidc::log_in(Way::unknown(&url, ca.clone())?).await?)
+    } else {
+        given_token(token_file, identity.is_some())?
+    };
+    // Whoever trusted this machine's CAs for the login does so from then on.
+    let ca = if oidc { ca.or(Some(Ca::System)) } else { ca };
     let kept = Context {
         url: url.clone(),
         token: token.as_ref().map(UserToken::to_string),

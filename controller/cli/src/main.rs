@@ -16,6 +16,7 @@ mod intent;
 mod inventory;
 mod manual;
 mod node;
+mod oidc;
 mod output;
 mod pages;
 mod progress;
@@ -145,10 +146,14 @@ enum Noun {
     /// kept in ~/.config/muster/contexts.toml, which nobody else can read. MUSTER_TOKEN and MUSTER_CA go before it.
     ///
     /// With --cert and --key a user logs in who is known by a certificate; the paths of both files are kept.
+    ///
+    /// With --oidc somebody logs in whom the controller's identity provider knows: the command prints an address to open
+    /// in any browser, and waits. Without --ca, the controller's certificate must be of a CA that this machine trusts.
     #[command(
         after_help = "Example:\n  muster login https://c1.example.org:8443 --token-file anna.token\n  \
                             muster login https://c1.example.org --token-file anna.token --ca system\n  \
-                            muster login https://c1.example.org --cert anna.crt --key anna.key --ca company-ca.crt"
+                            muster login https://c1.example.org --cert anna.crt --key anna.key --ca company-ca.crt\n  \
+                            muster login https://c1.example.org --oidc"
     )]
     Login(context::Login),
     /// Manage the controllers that you have logged in to

@@ -81,6 +81,12 @@ impl Way {
         }
     }
 
+    /// The way that a URL names, for somebody who logs in.
+    pub fn unknown(url: &str, ca: Option<Ca>) -> Result<Self, Failure> {
+        let (host, port) = remote(url)?;
+        Ok(Self::Tls(Remote { host, port, credentials: Credentials { ca, ..Credentials::default() } }))
+    }
+
     /// The user's token, where one is needed.
     pub fn token(&self) -> Option<&UserToken> {
         match self {

@@ -36,6 +36,7 @@ impl Problem {
 pub struct Client {
     api: Router,
     peer: Extensions,
+    /// Empty: of somebody who is not logged in.
     token: String,
 }
 
@@ -63,13 +64,12 @@ impl Client {
 
     async fn ask<T: DeserializeOwned>(&self, method: Method, path: &str, body: Body) -> Result<T, Problem> {
         let internal = |why: String| Problem::new(StatusCode::INTERNAL_SERVER_ERROR, why);
-        let mut request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header(AUTHORIZATION, format!("Bearer {}", self.token))
-            .header(CONTENT_TYPE, "application/json")
-            .body(body)
-            .map_err(|error| internal(error.to_string()))?;
+        let mut request =
+            Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
+        if !self.token.is_empty() {
+            request = request.header(AUTHORIZATION, format!("Bearer {}", self.token));
+        }
+        let mut request = request.body(body).map_err(|error| internal(error.to_string()))?;
         request.extensions_mut().extend(self.peer.clone());
         let answer = match self.api.clone().oneshot(request).await {
             Ok(answer) => answer,

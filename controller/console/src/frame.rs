@@ -184,12 +184,15 @@ pub fn alone(status: StatusCode, title: &str, message: &str) -> Response {
 }
 
 /// The form to log in with.
-pub fn login(status: StatusCode, next: &str, error: Option<&str>) -> Response {
+pub fn login(status: StatusCode, next: &str, error: Option<&str>, has_provider: bool) -> Response {
     let body = html! {
         main.login id="main" {
             h1 { "Log in to Muster" }
             @if let Some(error) = error {
                 p.error role="alert" { (error) }
+            }
+            @if has_provider {
+                p { a.button href={ "/console/login/oidc?next=" (escaped(next)) } { "Log in with OpenID Connect" } }
             }
             form method="post" action="/console/login" {
                 input type="hidden" name="next" value=(next);

@@ -16,6 +16,7 @@ mod frame;
 mod guard;
 mod live;
 mod login;
+mod oidc;
 mod page;
 mod session;
 
@@ -76,6 +77,8 @@ pub fn with(api: Router, host: Host) -> Router {
     let pages = Router::new()
         .route("/console", get(page::fleet::show))
         .route("/console/login", get(login::form).post(login::begin))
+        .route("/console/login/oidc", get(oidc::begin))
+        .route("/console/login/oidc/callback", get(oidc::end))
         .route("/console/logout", post(login::end))
         .route("/console/nodes/{node}", get(page::node::show).post(page::node::change))
         .route("/console/stacks", get(page::stacks::show))

@@ -1,7 +1,7 @@
 //! Who is logged in: the form, the cookie, and the visitor that each page gets. A user logs in with the token that
 //! `muster user create` printed; the API says whether it counts, then and with every request.
 //!
-//! Absent: how long a session lasts (`session.rs`).
+//! Absent: logins at an identity provider (`oidc.rs`), and how long a session lasts (`session.rs`).
 
 use axum::Form;
 use axum::extract::{FromRef, FromRequestParts, Query, State};
@@ -10,6 +10,7 @@ use axum::http::request::Parts;
 use axum::http::{Extensions, HeaderMap, Method, StatusCode, Uri};
 use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use data_encoding::BASE64URL_NOPAD;
+use muster_api::login::LoginView;
 use muster_api::user::{CallerView, Role};
 use muster_shared::user_token::UserToken;
 use serde::Deserialize;
@@ -21,6 +22,8 @@ use crate::session::{Activity, Id, LONGEST, Session};
 
 /// The cookie: of this host alone, over TLS alone, and no script reads it.
 const COOKIE_NAME: &str = "__Host-muster";
+/// Without these no session can begin.
+pub const NO_RANDOM: &str = "The controller's system gives no random numbers.";
 /// Marks a request of `live.rs` for the main part of a page.
 #[derive(Clone, Copy)]
 pub struct Look;
@@ -103,11 +106,16 @@ pub fn is_known(console: &Console, headers: &HeaderMap) -> bool {
     session_id(headers).is_some_and(|id| console.sessions().is_open(console.now(), &id))
 }
 
-/// The id in the cookie, if there is one.
-fn session_id(headers: &HeaderMap) -> Option<Id> {
+/// What is in a cookie of the browser.
+pub fn cookie_of<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let text = pairs.find(|(name, _)| *name == COOKIE_NAME)?.1;
+    Some(pairs.find(|(name, _)| *name == wanted)?.1)
+}
+
+/// The id in the cookie, if there is one.
+fn session_id(headers: &HeaderMap) -> Option<Id> {
+    let text = cookie_of(headers, COOKIE_NAME)?;
     BASE64URL_NOPAD.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
@@ -115,12 +123,12 @@ fn session_id(headers: &HeaderMap) -> Option<Id> {
 #[derive(Deserialize)]
 pub struct LoginQuery {
     #[serde(default)]
-    next: String,
+    pub next: String,
 }
 
 impl LoginQuery {
     /// The page to go on to: one of the console, and of no other site.
-    fn page(&self) -> &str {
+    pub fn page(&self) -> &str {
         let is_ours = self.next == "/console"
             || self.next.starts_with("/console/")
             || self.next.starts_with("/console?");
@@ -129,8 +137,24 @@ impl LoginQuery {
 }
 
 /// GET /console/login
-pub async fn form(Query(query): Query<LoginQuery>) -> Response {
-    frame::login(StatusCode::OK, query.page(), None)
+pub async fn form(
+    State(console): State<Console>,
+    extensions: Extensions,
+    Query(query): Query<LoginQuery>,
+) -> Response {
+    page(&console, &extensions, StatusCode::OK, query.page(), None).await
+}
+
+/// The form, with a way to the identity provider if there is one.
+pub async fn page(
+    console: &Console,
+    extensions: &Extensions,
+    status: StatusCode,
+    next: &str,
+    error: Option<&str>,
+) -> Response {
+    let view = console.api_for(extensions, String::new()).get::<LoginView>("/v1/login").await;
+    frame::login(status, next, error, view.is_ok_and(|view| view.issuer.is_some()))
 }
 
 /// The filled form.
@@ -148,28 +172,35 @@ pub async fn begin(
     headers: HeaderMap,
     Form(LoginForm { token, query }): Form<LoginForm>,
 ) -> Response {
-    let refused = |status, why: &str| frame::login(status, query.page(), Some(why));
+    let refused =
+        async |status, why: &str| page(&console, &extensions, status, query.page(), Some(why)).await;
     let token = token.trim().to_owned();
     let Ok(parsed) = token.parse::<UserToken>() else {
         return refused(
             StatusCode::BAD_REQUEST,
             "That is no user's token: paste the whole text that 'muster user create' printed.",
-        );
+        )
+        .await;
     };
     let api = console.api_for(&extensions, token.clone());
     if let Err(problem) = api.get::<CallerView>("/v1/caller").await {
-        return refused(problem.status, &problem.message);
+        return refused(problem.status, &problem.message).await;
     }
-    let (Some(id), Some(key)) = ((console.host.random)(), (console.host.random)()) else {
-        return refused(StatusCode::SERVICE_UNAVAILABLE, "The controller's system gives no random numbers.");
-    };
-    let session = Session::new(parsed.name, token, BASE64URL_NOPAD.encode(&key));
-    if let Some(before) = session_id(&headers) {
+    match open_session(&console, &headers, parsed.name, token) {
+        Some(cookie) => (AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to(query.page())).into_response(),
+        None => refused(StatusCode::SERVICE_UNAVAILABLE, NO_RANDOM).await,
+    }
+}
+
+/// Begins a session of this user in place of the browser's last one. Returns the cookie; `None`: see [`NO_RANDOM`].
+pub fn open_session(console: &Console, headers: &HeaderMap, user: String, token: String) -> Option<String> {
+    let (id, key) = ((console.host.random)()?, (console.host.random)()?);
+    let session = Session::new(user, token, BASE64URL_NOPAD.encode(&key));
+    if let Some(before) = session_id(headers) {
         console.sessions().end(&before);
     }
     console.sessions().begin(console.now(), &id, session);
-    let cookie = cookie(&BASE64URL_NOPAD.encode(&id), LONGEST.as_secs());
-    (AppendHeaders([(SET_COOKIE, cookie)]), Redirect::to(query.page())).into_response()
+    Some(cookie(&BASE64URL_NOPAD.encode(&id), LONGEST.as_secs()))
 }
 
 /// The key of a form that has nothing else.

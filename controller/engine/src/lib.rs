@@ -137,7 +137,7 @@ pub use muster_api::site::{HeldView, Verdict};
 pub use muster_api::stack::{RolloutAction, RolloutView};
 pub use muster_template::Hook;
 pub use request::{
-    Answer, EnvironmentText, JoinAsk, NewToken, Options, Refusal, Request, Source, SourceText,
+    Answer, EnvironmentText, JoinAsk, NewLogin, NewToken, Options, Refusal, Request, Source, SourceText,
 };
 pub use scope::beyond;
 pub use signal::{Signal, StoredSignal};

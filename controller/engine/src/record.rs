@@ -369,6 +369,22 @@ pub enum Proof {
     Token([u8; 32]),
     /// By a certificate with the user's name.
     Certificate,
+    /// By a login at an identity provider, which made a token.
+    Oidc {
+        /// Who it is there. The name alone may be another person's later.
+        subject: String,
+        /// Oldest first.
+        logins: Vec<LoginRecord>,
+    },
+}
+
+/// A login of a user, on one machine or in one browser.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoginRecord {
+    /// Of its token.
+    pub secret_hash: [u8; 32],
+    /// Seconds since 1970.
+    pub expires: u64,
 }
 
 /// Table `audit`: a request that changes something, once it is answered.

@@ -11,7 +11,7 @@ use muster_api::node::{LostView, SurveyView};
 use muster_api::site::Verdict;
 use muster_api::stack::RolloutAction;
 use muster_api::trace::{IntentProof, TraceView};
-use muster_api::user::NodeLabel;
+use muster_api::user::{NodeLabel, Role};
 use muster_flow::FlowWrite;
 use muster_intent::manager::Wish;
 use muster_intent::topology::ConnectPoint;
@@ -24,7 +24,7 @@ use muster_template::{Environment, EnvironmentFile, ForeignPolicy, Hook, Policie
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::record::UserRecord;
+use crate::record::{LoginRecord, UserRecord};
 use crate::signal::Signal;
 
 /// A parsed and bound template, and its text.
@@ -221,6 +221,12 @@ pub enum Request {
         /// The controller's clock in seconds since 1970.
         wall: u64,
     },
+    /// Logs a user in whom an identity provider knows, and makes the user if there is none.
+    LogIn {
+        login: NewLogin,
+        /// The controller's clock in seconds since 1970.
+        wall: u64,
+    },
     /// Revokes a user: the token counts no more.
     RevokeUser { name: String },
     /// A server asks to join.
@@ -313,6 +319,16 @@ pub enum Request {
         /// A token of the other site.
         token: Box<JoinToken>,
     },
+}
+
+/// Somebody whom an identity provider knows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewLogin {
+    pub name: String,
+    pub role: Role,
+    /// Who it is at the provider.
+    pub subject: String,
+    pub login: LoginRecord,
 }
 
 /// The properties of a join token.

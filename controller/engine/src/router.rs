@@ -247,6 +247,7 @@ impl Engine {
             Request::NewToken { token, wall } => self.graph_mut().new_token(token, wall),
             Request::RevokeToken { id } => self.graph_mut().revoke_token(id),
             Request::NewUser { user, wall } => self.graph_mut().new_user(user, wall),
+            Request::LogIn { login, wall } => self.graph_mut().log_in(login, wall),
             Request::RevokeUser { name } => self.graph_mut().revoke_user(name),
             Request::Join(ask) => self.traversals.join(ask),
             Request::LabelNode { node, labels } => self.traversals.jobs.label_node(&node, labels),

@@ -60,6 +60,7 @@ impl Request {
             Request::NewToken { .. }
             | Request::RevokeToken { .. }
             | Request::NewUser { .. }
+            | Request::LogIn { .. }
             | Request::RevokeUser { .. }
             | Request::Join(_)
             // A label decides which stacks have the node.

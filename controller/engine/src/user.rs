@@ -10,13 +10,15 @@ use muster_api::user::{KnownBy, NodeLabel, Role, Scope, UserRow};
 use crate::graph::Graph;
 use crate::node_request::check_label;
 use crate::record::{Change, Proof, UserRecord};
-use crate::request::{Answer, Refusal};
+use crate::request::{Answer, NewLogin, Refusal};
 use crate::view::View;
 
 /// The most users of a site.
 const USERS_MAX: usize = 10_000;
 /// The most characters of a user's name.
 const NAME_MAX: usize = 64;
+/// The most logins of a user at a time: with a further one, the oldest ends.
+const LOGINS_MAX: usize = 8;
 /// The most characters of a pattern of stacks' names.
 const PATTERN_MAX: usize = 255;
 
@@ -35,17 +37,29 @@ impl Users {
         self.by_name.insert(record.name.clone(), record);
     }
 
-    /// Whether such a user can be made.
-    fn check(&self, user: &UserRecord, wall: u64) -> Result<(), Refusal> {
+    fn check_name(name: &str) -> Result<(), Refusal> {
         let fits =
             |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | '@');
-        let name = &user.name;
         if !(1..=NAME_MAX).contains(&name.len()) || !name.chars().all(fits) {
             let shown: String = name.chars().take(NAME_MAX).flat_map(char::escape_default).collect();
             return Err(Refusal::Invalid(format!(
                 "'{shown}' is no name of a user: want 1 to {NAME_MAX} lower-case letters, digits, '-', '_', '.' and '@'"
             )));
         }
+        Ok(())
+    }
+
+    fn check_room(&self) -> Result<(), Refusal> {
+        if self.by_name.len() < USERS_MAX {
+            return Ok(());
+        }
+        Err(Refusal::Conflict(format!("there are {USERS_MAX} users: revoke some")))
+    }
+
+    /// Whether such a user can be made.
+    fn check(&self, user: &UserRecord, wall: u64) -> Result<(), Refusal> {
+        let name = &user.name;
+        Self::check_name(name)?;
         if user.role == Role::Admin && !user.scope.is_whole() {
             return Err(Refusal::Invalid(
                 "an admin has all of the site: leave out --scope and --stacks".into(),
@@ -63,17 +77,52 @@ impl Users {
             Some(there) if wall <= there.expires => Err(Refusal::Conflict(format!(
                 "there is a user '{name}' already: revoke it first (muster user revoke {name})"
             ))),
-            None if self.by_name.len() >= USERS_MAX => {
-                Err(Refusal::Conflict(format!("there are {USERS_MAX} users: revoke some")))
-            }
-            Some(_) | None => Ok(()),
+            None => self.check_room(),
+            Some(_) => Ok(()),
         }
+    }
+
+    /// The user after a login, which other logins of the same person outlive. A user whom an admin made stays.
+    fn after(&self, new: NewLogin, wall: u64) -> Result<UserRecord, Refusal> {
+        let NewLogin { name, role, subject, login } = new;
+        Self::check_name(&name)?;
+        let mut logins = match self.by_name.get(&name).map(|there| (&there.proof, there.expires)) {
+            None => {
+                self.check_room()?;
+                Vec::new()
+            }
+            Some((Proof::Token(_) | Proof::Certificate, _)) => {
+                return Err(Refusal::Conflict(format!(
+                    "an admin made a user '{name}' with a token or a certificate: log in with that, or have it revoked first \
+                     (muster user revoke {name})"
+                )));
+            }
+            Some((Proof::Oidc { subject: other, logins }, _)) if *other == subject => logins.clone(),
+            Some((Proof::Oidc { .. }, expires)) if wall <= expires => {
+                return Err(Refusal::Conflict(format!(
+                    "somebody else of the identity provider is logged in as '{name}': an admin can revoke that \
+                     (muster user revoke {name})"
+                )));
+            }
+            Some((Proof::Oidc { .. }, _)) => Vec::new(),
+        };
+        logins.retain(|login| wall <= login.expires);
+        let too_many = (logins.len() + 1).saturating_sub(LOGINS_MAX);
+        logins.drain(..too_many);
+        logins.push(login);
+        let expires = logins.iter().map(|login| login.expires).max().unwrap_or(wall);
+        let proof = Proof::Oidc { subject, logins };
+        Ok(UserRecord { name, role, scope: Scope::default(), proof, expires })
     }
 
     /// The role and the scope of whoever has shown this.
     fn role(&self, name: &str, shown: &Shown, wall: u64) -> Result<(Role, &Scope), &'static str> {
-        match (self.by_name.get(name).filter(|user| user.proof.is(shown)), shown) {
-            (Some(user), _) if wall <= user.expires => Ok((user.role, &user.scope)),
+        let found = self.by_name.get(name).and_then(|user| Some((user, user.until(shown)?)));
+        match (found, shown) {
+            (Some((user, until)), _) if wall <= until => Ok((user.role, &user.scope)),
+            (Some((UserRecord { proof: Proof::Oidc { .. }, .. }, _)), _) => {
+                Err("the login has ended: log in again (muster login URL --oidc)")
+            }
             (Some(_), Shown::Token(_)) => Err("the token has expired: ask an admin for a new one"),
             (None, Shown::Token(_)) => Err("the token is unknown or revoked: ask an admin for a new one"),
             (Some(_), Shown::Certificate) => Err(
@@ -95,12 +144,17 @@ pub enum Shown {
     Certificate,
 }
 
-impl Proof {
-    fn is(&self, shown: &Shown) -> bool {
-        match (self, shown) {
-            (Proof::Token(hash), Shown::Token(other)) => hash == other,
-            (Proof::Certificate, Shown::Certificate) => true,
-            (Proof::Token(_), Shown::Certificate) | (Proof::Certificate, Shown::Token(_)) => false,
+impl UserRecord {
+    /// For how long this counts for the user, in seconds since 1970; `None`, if it never did.
+    fn until(&self, shown: &Shown) -> Option<u64> {
+        match (&self.proof, shown) {
+            (Proof::Token(hash), Shown::Token(other)) => (hash == other).then_some(self.expires),
+            (Proof::Certificate, Shown::Certificate) => Some(self.expires),
+            (Proof::Oidc { logins, .. }, Shown::Token(hash)) => {
+                logins.iter().find(|login| login.secret_hash == *hash).map(|login| login.expires)
+            }
+            (Proof::Token(_) | Proof::Oidc { .. }, Shown::Certificate)
+            | (Proof::Certificate, Shown::Token(_)) => None,
         }
     }
 }
@@ -109,6 +163,14 @@ impl Graph {
     /// `wall` is the controller's clock, in seconds since 1970.
     pub(crate) fn new_user(&mut self, user: UserRecord, wall: u64) -> Result<Answer, Refusal> {
         self.users.check(&user, wall)?;
+        self.users.load(user.clone());
+        self.ctx.change(Change::User(Box::new(user)));
+        Ok(Answer::Done)
+    }
+
+    /// `wall` is the controller's clock, in seconds since 1970.
+    pub(crate) fn log_in(&mut self, login: NewLogin, wall: u64) -> Result<Answer, Refusal> {
+        let user = self.users.after(login, wall)?;
         self.users.load(user.clone());
         self.ctx.change(Change::User(Box::new(user)));
         Ok(Answer::Done)
@@ -133,6 +195,7 @@ impl View<'_> {
             let by = match proof {
                 Proof::Token(_) => KnownBy::Token,
                 Proof::Certificate => KnownBy::Certificate,
+                Proof::Oidc { .. } => KnownBy::Oidc,
             };
             (UserRow { name, role, expires: String::new(), scope: label, stacks, by }, expires)
         };
@@ -157,6 +220,7 @@ impl View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::LoginRecord;
 
     fn user(name: &str, secret: u8, expires: u64) -> UserRecord {
         UserRecord {
@@ -201,6 +265,52 @@ mod tests {
         ] {
             assert_eq!(users.role(name, &shown, wall).is_ok(), counts, "{name} {shown:?} {wall}");
         }
+    }
+
+    /// A login with this secret.
+    fn login(name: &str, subject: &str, secret: u8, expires: u64) -> NewLogin {
+        let login = LoginRecord { secret_hash: [secret; 32], expires };
+        NewLogin { name: name.to_owned(), role: Role::Viewer, subject: subject.to_owned(), login }
+    }
+
+    #[test]
+    fn each_login_counts_until_it_ends() {
+        let mut users = Users::default();
+        for secret in 1..=3 {
+            let expires = 100 * u64::from(secret);
+            users.load(users.after(login("anna", "1", secret, expires), 50).unwrap());
+        }
+        let counts =
+            |users: &Users, secret, wall| users.role("anna", &Shown::Token([secret; 32]), wall).is_ok();
+        assert!(counts(&users, 1, 100) && !counts(&users, 1, 101) && counts(&users, 3, 300));
+        assert!(!counts(&users, 3, 301) && !counts(&users, 4, 100));
+        assert_eq!(users.by_name["anna"].expires, 300);
+        for secret in 4..=20 {
+            users.load(users.after(login("anna", "1", secret, 1000), 500).unwrap());
+        }
+        let kept: Vec<u8> = (1..=20).filter(|secret| counts(&users, *secret, 500)).collect();
+        assert_eq!(kept, (13..=20).collect::<Vec<u8>>(), "the oldest have ended");
+    }
+
+    #[test]
+    fn a_login_takes_nobody_elses_name() {
+        let mut users = Users::default();
+        users.load(user("anna", 1, 100));
+        users.load(UserRecord { proof: Proof::Certificate, ..user("ci", 1, 100) });
+        users.load(users.after(login("ben", "1", 2, 200), 50).unwrap());
+        for (name, subject, wall, is_taken) in [
+            ("anna", "7", 50, true),
+            ("anna", "7", 101, true),
+            ("ci", "7", 101, true),
+            ("ben", "2", 200, true),
+            ("ben", "2", 201, false),
+            ("ben", "1", 50, false),
+            ("eve", "7", 50, false),
+        ] {
+            let after = users.after(login(name, subject, 3, 300), wall);
+            assert_eq!(matches!(after, Err(Refusal::Conflict(_))), is_taken, "{name} {subject} {wall}");
+        }
+        assert!(matches!(users.after(login("A b", "1", 1, 1), 0), Err(Refusal::Invalid(_))));
     }
 
     #[test]

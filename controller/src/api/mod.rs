@@ -19,6 +19,7 @@ mod flow;
 mod flow_view;
 mod intent;
 mod intent_view;
+mod login;
 mod metrics;
 mod node;
 mod own_certificate;
@@ -61,12 +62,14 @@ use crate::durations::Durations;
 use crate::lease::{Share, Tenure};
 use crate::link::intake::Arrivals;
 use crate::link::{Health, LinkHandle, RefusedPackets};
+use crate::oidc::Oidc;
 use crate::pki::Pki;
 use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
 use caller::Asked;
 pub use client_certificate::client_verifier;
 use error::ApiError;
+use login::Logins;
 pub use own_certificate::{CertificateError, OwnCertificate};
 use pace::Pace;
 pub use server::{ApiHandle, Socket, SocketError, serve};
@@ -118,6 +121,10 @@ pub struct ApiConfig {
     pub api_ca: Option<[u8; 32]>,
     /// Whether certificates of users are taken.
     pub api_client_ca: bool,
+    /// By which people log in.
+    pub oidc: Option<Arc<Oidc>>,
+    /// For how long that is good.
+    pub session: Duration,
     /// Packets of agents that the link did not take.
     pub refused: RefusedPackets,
     /// How long commits took.
@@ -147,6 +154,7 @@ struct Api {
     since: OffsetDateTime,
     /// How often each user asks.
     pace: Arc<Pace>,
+    logins: Arc<Logins>,
     /// Of whoever asks.
     role: Role,
     /// What of the site they reach.
@@ -165,6 +173,7 @@ impl Api {
         let room = Arc::new(Semaphore::new(BODIES_MAX * config.body_max.div_ceil(source::KIB)));
         let (reads, patience) = (Arc::new(Semaphore::new(READS_MAX)), STALL_MAX);
         let since = OffsetDateTime::now_utc();
+        let logins = Arc::new(Logins::new(config.oidc.clone(), config.session));
         Self {
             driver,
             reader,
@@ -177,6 +186,7 @@ impl Api {
             stopped,
             since,
             pace: Arc::default(),
+            logins,
             role: Role::Viewer,
             scope: Scope::default(),
         }
@@ -251,6 +261,10 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::CreateUser => on(method, user::create),
         Operation::ListUsers => on(method, user::list),
         Operation::RevokeUser => on(method, user::revoke),
+        Operation::ShowLogin => on(method, login::show),
+        Operation::LogIn => on(method, login::log_in),
+        Operation::BeginInBrowser => on(method, login::in_browser),
+        Operation::BeginOnDevice => on(method, login::on_device),
         Operation::ShowCaller => on(method, user::caller),
         Operation::ListAudit => on(method, audit::list),
         Operation::ListStacks => on(method, stack::list),

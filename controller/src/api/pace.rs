@@ -15,18 +15,33 @@ const BURST: u32 = 200;
 const REMEMBERED: usize = 1000;
 
 /// When each user has used up what they asked so far.
-#[derive(Debug, Default)]
-pub(super) struct Pace(Mutex<BTreeMap<String, Instant>>);
+#[derive(Debug)]
+pub(super) struct Pace {
+    every: Duration,
+    burst: u32,
+    used_up: Mutex<BTreeMap<String, Instant>>,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self::new(EVERY, BURST)
+    }
+}
 
 impl Pace {
+    /// So many at once, and then one in that time.
+    pub fn new(every: Duration, burst: u32) -> Self {
+        Self { every, burst, used_up: Mutex::default() }
+    }
+
     /// Takes a request of a user whose token counts. Returns how long to wait where it is one too many.
     pub fn take(&self, user: &str, now: Instant) -> Result<(), Duration> {
-        let mut used_up = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut used_up = self.used_up.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if used_up.len() >= REMEMBERED {
             used_up.retain(|_, at| *at > now);
         }
         let at = used_up.get(user).copied().unwrap_or(now).max(now);
-        let (next, most) = (at + EVERY, now + EVERY * BURST);
+        let (next, most) = (at + self.every, now + self.every * self.burst);
         if next > most {
             return Err(next - most);
         }
@@ -52,6 +67,6 @@ mod tests {
             let asks = now + Duration::from_secs(100 + number);
             pace.take(&format!("u{number}"), asks).unwrap();
         }
-        assert!(pace.0.lock().unwrap().len() <= REMEMBERED, "those who ask no more are forgotten");
+        assert!(pace.used_up.lock().unwrap().len() <= REMEMBERED, "those who ask no more are forgotten");
     }
 }

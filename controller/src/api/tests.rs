@@ -162,6 +162,8 @@ fn config() -> ApiConfig {
         flow_rules_max: 100,
         api_ca: None,
         api_client_ca: false,
+        oidc: None,
+        session: Duration::from_secs(1),
         refused: RefusedPackets::default(),
         commits: Durations::default(),
         arrivals: intake::channel(intake::fair::Bounds::default()).1.arrivals(),

@@ -156,6 +156,16 @@ impl AsyncWrite for Counted {
     }
 }
 
+/// The network of an address: a client of IPv6 chooses the rest of its own.
+pub(super) fn network(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => {
+            IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> NETWORK_BITS << NETWORK_BITS))
+        }
+    }
+}
+
 /// Connections by network.
 #[derive(Clone, Default)]
 struct Networks(Arc<Mutex<BTreeMap<IpAddr, usize>>>);
@@ -169,12 +179,7 @@ struct Place {
 impl Networks {
     /// `None`: the network has as many as it may have.
     fn place(&self, address: IpAddr) -> Option<Place> {
-        let network = match address {
-            IpAddr::V4(address) => IpAddr::V4(address),
-            IpAddr::V6(address) => {
-                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> NETWORK_BITS << NETWORK_BITS))
-            }
-        };
+        let network = network(address);
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let count = open.entry(network).or_default();
         if *count >= NETWORK_MAX {

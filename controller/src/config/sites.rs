@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::{Link, Settings, socket_address};
+use super::{Link, OidcSettings, Settings, socket_address};
 use crate::site_name::SiteName;
 use crate::store::Location;
 
@@ -59,7 +59,9 @@ impl Settings {
         let mut settings = self.clone();
         let controller = &mut settings.controller;
         controller.data_dir = controller.data_dir.join("sites").join(name.as_str());
-        // The address of the API is the process's.
+        // The address of the API, and who logs in there, is the process's.
+        settings.oidc = OidcSettings::default();
+        let controller = &mut settings.controller;
         (controller.listen, controller.addresses, controller.api) = (listen, addresses, None);
         (settings.site, settings.store.key_file, settings.link) = (name, key_file, link);
         settings

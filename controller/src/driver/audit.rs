@@ -265,6 +265,7 @@ fn meaning(request: &Request) -> Option<(&'static str, String, String)> {
             let of = if user.scope.is_whole() { nothing() } else { format!(", {}", user.scope) };
             row("user create", &user.name, format!("role {}{of}", user.role.as_str()))
         }
+        Request::LogIn { login, .. } => row("login", &login.name, format!("role {}", login.role.as_str())),
         Request::RevokeUser { name } => row("user revoke", name, nothing()),
         Request::Join(JoinAsk { name, agent_version, .. }) => {
             row("join", name, format!("muster-agent {agent_version}"))

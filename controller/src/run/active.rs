@@ -3,6 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use muster_controller::api;
@@ -89,6 +90,8 @@ impl Active<'_> {
             flow_rules_max: settings.limits.flow_rules,
             api_ca: settings.controller.api.map(|_| pki.fingerprint()),
             api_client_ca: !settings.controller.api_client_ca.as_os_str().is_empty(),
+            oidc: settings.oidc.provider()?.map(Arc::new),
+            session: Duration::from_secs(settings.oidc.session * 3600),
             refused: self.common.refused.clone(),
             commits,
             arrivals,

@@ -164,10 +164,12 @@ CREATE TABLE tokens (
 CREATE TABLE users (
     name        TEXT COLLATE "C" PRIMARY KEY,
     role        TEXT NOT NULL,        -- viewer, operator, admin
-    secret_hash BYTEA,                 -- of the token; null: known by a certificate
+    secret_hash BYTEA,                 -- of the token; null: see subject
     expires     BIGINT NOT NULL,      -- seconds since 1970
     scope       TEXT,                 -- k=v: of nodes
-    stacks      TEXT                  -- pattern of stacks' names
+    stacks      TEXT,                 -- pattern of stacks' names
+    subject     TEXT,                 -- at the identity provider; null: known by a token or a certificate
+    logins      TEXT                  -- hash and end of each
 );
 
 CREATE TABLE contents (

@@ -161,10 +161,12 @@ CREATE TABLE tokens (
 CREATE TABLE users (
     name        TEXT PRIMARY KEY,
     role        TEXT NOT NULL,        -- viewer, operator, admin
-    secret_hash BLOB,                 -- of the token; null: known by a certificate
+    secret_hash BLOB,                 -- of the token; null: see subject
     expires     INTEGER NOT NULL,      -- seconds since 1970
     scope       TEXT,                  -- k=v: of nodes
-    stacks      TEXT                   -- pattern of stacks' names
+    stacks      TEXT,                  -- pattern of stacks' names
+    subject     TEXT,                  -- at the identity provider; null: known by a token or a certificate
+    logins      TEXT                   -- hash and end of each
 ) WITHOUT ROWID;
 
 CREATE TABLE contents (

@@ -39,6 +39,7 @@ mod main_path;
 mod metrics;
 mod moving;
 mod network;
+mod oidc;
 mod operating;
 mod postgres;
 mod restore;

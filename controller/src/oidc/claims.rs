@@ -1,0 +1,128 @@
+//! What the claims of an ID token make of somebody: a name and the highest role that one of them stands for.
+//!
+//! Absent: whether the token counts (`oidc.rs`), and whether the name is free (`controller/engine/src/user.rs`).
+
+use data_encoding::BASE64URL_NOPAD;
+use muster_api::user::Role;
+use serde_json::Value;
+
+/// The claim in place of a name that is not there.
+const EMAIL: &str = "email";
+
+/// Somebody whom the provider knows, and who has a role here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// As a user of Muster.
+    pub name: String,
+    pub role: Role,
+    /// Who it is at the provider, for ever: names change hands there.
+    pub subject: String,
+}
+
+/// Which claims count for what.
+#[derive(Clone, Debug, Default)]
+pub struct Mapping {
+    /// The claim with the name.
+    pub name_claim: String,
+    /// The claim with groups or roles.
+    pub roles_claim: String,
+    /// What stands for which role.
+    pub roles: Vec<(String, Role)>,
+}
+
+impl Mapping {
+    /// Of a token that was verified.
+    ///
+    /// # Errors
+    /// Nobody who may be here; for that person.
+    pub fn identity(&self, issuer: &str, token: &str) -> Result<Identity, String> {
+        let claims = payload(token).ok_or("the ID token cannot be read")?;
+        let text = |claim: &str| claims.get(claim).and_then(Value::as_str).filter(|text| !text.is_empty());
+        let subject = text("sub").ok_or("the ID token has no claim 'sub'")?;
+        // An address that nobody has verified may be anybody's.
+        let email = || text(EMAIL).filter(|_| claims.get("email_verified") != Some(&Value::Bool(false)));
+        let name = text(&self.name_claim).or_else(email).ok_or_else(|| {
+            format!(
+                "the ID token has neither a claim '{}' nor an email: set oidc.name_claim, or oidc.scopes",
+                self.name_claim
+            )
+        })?;
+        let name = name.to_lowercase();
+        let role = self.role(claims.get(&self.roles_claim)).ok_or_else(|| {
+            format!("{name} has no role here: nothing in the claim '{}' is in [oidc.roles]", self.roles_claim)
+        })?;
+        Ok(Identity { name, role, subject: format!("{subject} of {issuer}") })
+    }
+
+    /// The highest one.
+    fn role(&self, claim: Option<&Value>) -> Option<Role> {
+        let role_of = |value: &Value| {
+            let text = value.as_str()?;
+            self.roles.iter().filter(|(name, _)| name == text).map(|(_, role)| *role).max()
+        };
+        match claim? {
+            Value::Array(values) => values.iter().filter_map(role_of).max(),
+            value => role_of(value),
+        }
+    }
+}
+
+/// The claims in the middle of the token.
+fn payload(token: &str) -> Option<Value> {
+    let encoded = token.split('.').nth(1)?;
+    serde_json::from_slice(&BASE64URL_NOPAD.decode(encoded.as_bytes()).ok()?).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn claims_make_a_name_and_the_highest_role() {
+        let mapping = Mapping {
+            name_claim: "preferred_username".to_owned(),
+            roles_claim: "groups".to_owned(),
+            roles: vec![
+                ("staff".to_owned(), Role::Viewer),
+                ("ops".to_owned(), Role::Operator),
+                ("root".to_owned(), Role::Admin),
+            ],
+        };
+        for (claims, found) in [
+            (
+                json!({"sub": "1", "preferred_username": "Anna", "groups": ["staff", "ops"]}),
+                Ok(("anna", Role::Operator)),
+            ),
+            (json!({"sub": "1", "preferred_username": "anna", "groups": "root"}), Ok(("anna", Role::Admin))),
+            (
+                json!({"sub": "1", "email": "a@example.org", "groups": ["staff"]}),
+                Ok(("a@example.org", Role::Viewer)),
+            ),
+            (
+                json!({"sub": "1", "email": "a@b", "email_verified": false, "groups": ["ops"]}),
+                Err("neither a claim"),
+            ),
+            (json!({"sub": "1", "preferred_username": "anna"}), Err("has no role here")),
+            (
+                json!({"sub": "1", "preferred_username": "anna", "groups": ["Ops", 7, null]}),
+                Err("has no role here"),
+            ),
+            (json!({"sub": "1", "preferred_username": 7, "groups": ["ops"]}), Err("neither a claim")),
+            (json!({"preferred_username": "anna", "groups": ["ops"]}), Err("no claim 'sub'")),
+            (json!([]), Err("no claim 'sub'")),
+        ] {
+            let token = format!("e30.{}.c2ln", BASE64URL_NOPAD.encode(claims.to_string().as_bytes()));
+            match (mapping.identity("https://id", &token), found) {
+                (Ok(identity), Ok((name, role))) => {
+                    assert_eq!((&*identity.name, identity.role), (name, role));
+                    assert_eq!(identity.subject, "1 of https://id");
+                }
+                (Err(why), Err(wanted)) => assert!(why.contains(wanted), "{why}, not {wanted}"),
+                (found, wanted) => panic!("{claims}: {found:?}, not {wanted:?}"),
+            }
+        }
+        assert!(mapping.identity("https://id", "x").is_err());
+    }
+}

@@ -38,6 +38,10 @@ const SHELL: &[&str] = &[
     "rand",
 ];
 
+/// Arrows that features add which only the controller's crates want (openidconnect, by rand): cargo's description has the
+/// features of all crates at once. `cargo tree -p muster-engine -i getrandom` finds none.
+const OF_OTHERS: &[(&str, &str)] = &[("rand_core", "getrandom"), ("crypto-common", "getrandom")];
+
 const TABLE: &[Rule] = &[
     Rule { name: "muster-shared", may: &[], never: SHELL },
     Rule {
@@ -200,11 +204,12 @@ impl Graph {
         let mut seen = BTreeSet::from([from]);
         let mut open = vec![vec![from.to_owned()]];
         while let Some(way) = open.pop() {
-            let last = way.last().expect("a way has at least its beginning");
+            let last = way.last().expect("a way has at least its beginning").clone();
             if last == to {
                 return Some(way);
             }
-            for next in self.needs.get(last).into_iter().flatten() {
+            let own = |next: &&String| !OF_OTHERS.contains(&(last.as_str(), next.as_str()));
+            for next in self.needs.get(&last).into_iter().flatten().filter(own) {
                 if seen.insert(next) {
                     open.push(way.iter().chain([next]).cloned().collect());
                 }

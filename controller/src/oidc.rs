@@ -18,6 +18,7 @@ mod provider;
 
 use std::fmt;
 use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use openidconnect::core::{CoreAuthenticationFlow, CoreIdToken, CoreTokenResponse};
 use openidconnect::{
@@ -33,6 +34,9 @@ pub use claims::{Identity, Mapping};
 use fetch::{Fetch, FetchError};
 use provider::{Discovered, Provider};
 
+/// The most seconds from an ID token's issue to its use, where the controller did not begin the login: a token that is
+/// found in some log is older.
+const TOKEN_AGE_MAX: i64 = 600;
 /// The most bytes of an error of the provider that is shown.
 const SHOWN_MAX: usize = 200;
 
@@ -60,6 +64,8 @@ pub struct Config<'a> {
     /// Besides `openid`.
     pub scopes: Vec<String>,
     pub mapping: Mapping,
+    /// Whether an ID token of another login counts.
+    pub takes_id_tokens: bool,
 }
 
 /// A provider, by which people log in.
@@ -67,6 +73,7 @@ pub struct Oidc {
     provider: Provider,
     scopes: Vec<String>,
     mapping: Mapping,
+    takes_id_tokens: bool,
 }
 
 /// A login that goes on in a browser.
@@ -125,10 +132,10 @@ impl Oidc {
     /// # Errors
     /// The CA cannot be read, or the issuer is no URL.
     pub fn new(config: Config<'_>) -> anyhow::Result<Self> {
-        let Config { issuer, client_id, client_secret, ca, scopes, mapping } = config;
+        let Config { issuer, client_id, client_secret, ca, scopes, mapping, takes_id_tokens } = config;
         let secret = client_secret.map(ClientSecret::new);
         let provider = Provider::new(issuer, client_id, secret, Fetch::new(ca)?)?;
-        Ok(Self { provider, scopes, mapping })
+        Ok(Self { provider, scopes, mapping, takes_id_tokens })
     }
 
     /// The provider's URL.
@@ -248,17 +255,33 @@ impl Oidc {
         self.identity(id_token(&answer)?, None).await.map(Device::Done)
     }
 
-    /// Whoever has an ID token for this client, from a flow that the controller had no part in: so there is no nonce.
+    /// Whoever has an ID token for this client, from a flow that the controller had no part in: so there is no nonce, and
+    /// the token must be fresh. Only where the settings allow it.
     ///
     /// # Errors
     /// [`OidcError`]
     pub async fn from_token(&self, text: &str) -> Result<Identity, OidcError> {
+        if !self.takes_id_tokens {
+            return Err(OidcError::Invalid(
+                "ID tokens are not taken here (oidc.id_tokens): use 'muster login URL --oidc'".to_owned(),
+            ));
+        }
         let token =
             text.parse::<CoreIdToken>().map_err(|_| OidcError::Invalid("that is no ID token".to_owned()))?;
-        self.identity(&token, None).await
+        self.verified(&token, None, Some(TOKEN_AGE_MAX)).await
     }
 
     async fn identity(&self, token: &CoreIdToken, nonce: Option<Nonce>) -> Result<Identity, OidcError> {
+        self.verified(token, nonce, None).await
+    }
+
+    /// The person of a token that counts, and is at most so many seconds old.
+    async fn verified(
+        &self,
+        token: &CoreIdToken,
+        nonce: Option<Nonce>,
+        age_max: Option<i64>,
+    ) -> Result<Identity, OidcError> {
         let mut verified = self.provider.discovered().await?.verify(token, nonce.as_ref());
         let has_new_key = matches!(
             &verified,
@@ -267,9 +290,17 @@ impl Oidc {
         if has_new_key && self.provider.renew().await? {
             verified = self.provider.discovered().await?.verify(token, nonce.as_ref());
         }
-        verified.map_err(|error| {
+        let issued = verified.map_err(|error| {
             OidcError::Refused(format!("the ID token does not count: {}", reason(&error)))
         })?;
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let age = i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(issued);
+        if age_max.is_some_and(|most| age > most) {
+            return Err(OidcError::Refused(format!(
+                "the ID token does not count: it was issued more than {} minutes ago",
+                TOKEN_AGE_MAX / 60
+            )));
+        }
         self.mapping.identity(self.issuer(), &token.to_string()).map_err(OidcError::Refused)
     }
 }

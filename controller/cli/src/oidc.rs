@@ -40,7 +40,7 @@ pub async fn log_in(way: Way) -> Result<UserToken, Failure> {
         let answer = client.send(Method::POST, &path(["login"]), Some(&asked)).await?;
         let answer: LoggedIn = serde_json::from_value(answer).map_err(|error| no_sense(&error))?;
         match answer.wait {
-            Some(seconds) => pause = Duration::from_secs(seconds),
+            Some(seconds) => pause = pause.max(Duration::from_secs(seconds)),
             None => return answer.token.parse().map_err(|error| no_sense(&error)),
         }
     }
@@ -52,6 +52,7 @@ fn say(login: &DeviceLogin) {
     if let Some(address) = &login.address_with_code {
         note(&format!("or open {address}"));
     }
+    note("confirm no code there that you do not see here: it would log somebody else in as you");
 }
 
 fn no_sense(error: &dyn std::fmt::Display) -> Failure {

@@ -119,6 +119,9 @@ fn session_id(headers: &HeaderMap) -> Option<Id> {
     BASE64URL_NOPAD.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
+/// The most bytes of an address to go on to: a cookie keeps it.
+const NEXT_MAX: usize = 1024;
+
 /// What stands after the question mark.
 #[derive(Deserialize)]
 pub struct LoginQuery {
@@ -132,7 +135,8 @@ impl LoginQuery {
         let is_ours = self.next == "/console"
             || self.next.starts_with("/console/")
             || self.next.starts_with("/console?");
-        if is_ours && !self.next.contains(['\\', '\r', '\n']) { &self.next } else { "/console" }
+        let fits = self.next.len() <= NEXT_MAX && !self.next.contains(['\\', '\r', '\n']);
+        if is_ours && fits { &self.next } else { "/console" }
     }
 }
 

@@ -71,6 +71,9 @@ pub async fn begin(
     headers: HeaderMap,
     Query(query): Query<LoginQuery>,
 ) -> Response {
+    if headers.get("sec-fetch-site").is_some_and(|site| site == "cross-site") {
+        return page(&console, &extensions, StatusCode::FORBIDDEN, "/console", Some(ELSEWHERE)).await;
+    }
     let Some(redirect_uri) = redirect_uri(&headers) else {
         return page(&console, &extensions, StatusCode::BAD_REQUEST, query.page(), Some(NO_HOST)).await;
     };
@@ -89,6 +92,7 @@ pub async fn begin(
 }
 
 const NO_HOST: &str = "The request does not say which host it is for.";
+const ELSEWHERE: &str = "Another site's page began this login: begin it here.";
 const FOREIGN: &str =
     "This login did not begin in this browser, or took more than ten minutes: begin it again.";
 

@@ -17,6 +17,8 @@ use crate::view::View;
 const USERS_MAX: usize = 10_000;
 /// The most characters of a user's name.
 const NAME_MAX: usize = 64;
+/// Names in the audit of those whom no provider knows: the superuser on the controller's machine, and strangers.
+const RESERVED: [&str; 2] = ["root", "unknown"];
 /// The most logins of a user at a time: with a further one, the oldest ends.
 const LOGINS_MAX: usize = 8;
 /// The most characters of a pattern of stacks' names.
@@ -86,6 +88,11 @@ impl Users {
     fn after(&self, new: NewLogin, wall: u64) -> Result<UserRecord, Refusal> {
         let NewLogin { name, role, subject, login } = new;
         Self::check_name(&name)?;
+        if RESERVED.contains(&name.as_str()) {
+            return Err(Refusal::Conflict(format!(
+                "'{name}' is the name of somebody else in the audit: the provider has to give another one"
+            )));
+        }
         let mut logins = match self.by_name.get(&name).map(|there| (&there.proof, there.expires)) {
             None => {
                 self.check_room()?;
@@ -306,6 +313,8 @@ mod tests {
             ("ben", "2", 201, false),
             ("ben", "1", 50, false),
             ("eve", "7", 50, false),
+            ("root", "7", 50, true),
+            ("unknown", "7", 50, true),
         ] {
             let after = users.after(login(name, subject, 3, 300), wall);
             assert_eq!(matches!(after, Err(Refusal::Conflict(_))), is_taken, "{name} {subject} {wall}");

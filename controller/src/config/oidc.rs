@@ -31,6 +31,8 @@ pub struct OidcSettings {
     name_claim: String,
     roles_claim: String,
     roles: Roles,
+    /// Whether `POST /v1/login` takes an ID token of another login.
+    id_tokens: bool,
     /// Hours for which a login is good.
     pub session: u64,
 }
@@ -55,6 +57,7 @@ impl Default for OidcSettings {
             name_claim: "preferred_username".to_owned(),
             roles_claim: "groups".to_owned(),
             roles: Roles::default(),
+            id_tokens: false,
             session: 8,
         }
     }
@@ -81,6 +84,10 @@ impl OidcSettings {
         anyhow::ensure!(
             !self.mapping().roles.is_empty(),
             "[oidc.roles] gives nobody a role: name groups for admin, operator or viewer"
+        );
+        anyhow::ensure!(
+            self.mapping().roles.iter().all(|(name, _)| !name.is_empty()),
+            "[oidc.roles] has an empty name, which would be that of an empty group"
         );
         Ok(())
     }
@@ -114,6 +121,7 @@ impl OidcSettings {
             ca: set(&self.ca).then_some(self.ca.as_path()),
             scopes: self.scopes.clone(),
             mapping: self.mapping(),
+            takes_id_tokens: self.id_tokens,
         })?;
         Ok(Some(oidc))
     }
@@ -143,6 +151,7 @@ mod tests {
             (String::new(), ""),
             (format!("{good}[roles]\nadmin = ['root']\n"), ""),
             (good.to_owned(), "[oidc.roles] gives nobody a role"),
+            (format!("{good}[roles]\nadmin = ['']\n"), "[oidc.roles] has an empty name"),
             ("issuer = 'http://id'\nclient_id = 'm'\n".to_owned(), "want https://"),
             ("issuer = 'https://id'\n".to_owned(), "oidc.client_id must say"),
             ("client_id = 'muster'\n".to_owned(), "needs oidc.issuer"),

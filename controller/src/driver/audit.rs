@@ -58,15 +58,19 @@ struct Asked {
     action: &'static str,
     target: String,
     what: String,
-    is_join: bool,
+    /// Who asks is not known yet: refusals of such requests are bounded.
+    stranger: Option<Kind>,
 }
+
+/// The most characters shown of a name that nobody has checked.
+const CLAIMED_MAX: usize = 64;
 
 /// Refusals that somebody without the right can cause.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     /// Of servers that may not join.
     Joins,
-    /// Of tokens that do not count.
+    /// Of tokens that do not count, and of logins.
     Strangers,
     /// Of a user whose role is too small.
     User(String),
@@ -92,8 +96,8 @@ impl Audit {
     pub fn row(&mut self, id: u64, answer: &Result<Answer, Refusal>, now: MonoTime) -> Option<AuditRecord> {
         let asked = self.open.get(&id)?.as_ref()?;
         let record = asked.record(answer);
-        let is_refused_join = asked.is_join && answer.is_err();
-        (!is_refused_join || self.has_room(Kind::Joins, now)).then_some(record)
+        let stranger = asked.stranger.clone().filter(|_| answer.is_err());
+        stranger.is_none_or(|kind| self.has_room(kind, now)).then_some(record)
     }
 
     /// The answer leaves.
@@ -185,13 +189,15 @@ impl Asked {
     /// `None`: the request changes nothing.
     fn new(caller: &Caller, request: &Request) -> Option<Self> {
         let (action, target, what) = meaning(request)?;
-        let (caller, is_join) = match request {
+        let (caller, stranger) = match request {
             Request::Join(ask) => {
-                (Caller { actor: format!("token {}", TokenId(ask.token_id)), ..caller.clone() }, true)
+                let actor = format!("token {}", TokenId(ask.token_id));
+                (Caller { actor, ..caller.clone() }, Some(Kind::Joins))
             }
-            _ => (caller.clone(), false),
+            Request::LogIn { .. } => (caller.clone(), Some(Kind::Strangers)),
+            _ => (caller.clone(), None),
         };
-        Some(Self { caller, action, target: short(target, TEXT_MAX), what: short(what, TEXT_MAX), is_join })
+        Some(Self { caller, action, target: short(target, TEXT_MAX), what: short(what, TEXT_MAX), stranger })
     }
 
     /// With its answer.
@@ -210,8 +216,17 @@ impl Asked {
             Ok(_) => (what.clone(), "ok".to_owned()),
             Err(refusal) => (what.clone(), short(format!("refused: {refusal}"), TEXT_MAX)),
         };
+        // A name that the login was refused for may be another user's.
+        let actor = match (&self.stranger, answer) {
+            (Some(Kind::Strangers), Err(_)) => {
+                let claimed: String =
+                    actor.chars().take(CLAIMED_MAX).flat_map(char::escape_default).collect();
+                format!("unknown ({claimed})")
+            }
+            (Some(_) | None, _) => actor.clone(),
+        };
         AuditRecord {
-            actor: actor.clone(),
+            actor,
             from: from.clone(),
             action: Cow::Borrowed(action),
             target: target.clone(),

@@ -8,6 +8,8 @@ use serde_json::Value;
 
 /// The claim in place of a name that is not there.
 const EMAIL: &str = "email";
+/// As OpenID Connect Core bounds it.
+const SUBJECT_MAX: usize = 255;
 
 /// Somebody whom the provider knows, and who has a role here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,15 +41,19 @@ impl Mapping {
         let claims = payload(token).ok_or("the ID token cannot be read")?;
         let text = |claim: &str| claims.get(claim).and_then(Value::as_str).filter(|text| !text.is_empty());
         let subject = text("sub").ok_or("the ID token has no claim 'sub'")?;
+        if subject.len() > SUBJECT_MAX {
+            return Err(format!("the claim 'sub' has more than {SUBJECT_MAX} bytes"));
+        }
         // An address that nobody has verified may be anybody's.
         let email = || text(EMAIL).filter(|_| claims.get("email_verified") != Some(&Value::Bool(false)));
-        let name = text(&self.name_claim).or_else(email).ok_or_else(|| {
+        let named = if self.name_claim == EMAIL { None } else { text(&self.name_claim) };
+        let name = named.or_else(email).ok_or_else(|| {
             format!(
                 "the ID token has neither a claim '{}' nor an email: set oidc.name_claim, or oidc.scopes",
                 self.name_claim
             )
         })?;
-        let name = name.to_lowercase();
+        let name = name.to_ascii_lowercase();
         let role = self.role(claims.get(&self.roles_claim)).ok_or_else(|| {
             format!("{name} has no role here: nothing in the claim '{}' is in [oidc.roles]", self.roles_claim)
         })?;
@@ -122,6 +128,13 @@ mod tests {
                 (Err(why), Err(wanted)) => assert!(why.contains(wanted), "{why}, not {wanted}"),
                 (found, wanted) => panic!("{claims}: {found:?}, not {wanted:?}"),
             }
+        }
+        let by_email = Mapping { name_claim: EMAIL.to_owned(), ..mapping.clone() };
+        for (verified, is_named) in [(json!(true), true), (json!(false), false)] {
+            let claims =
+                json!({"sub": "1", "email": "boss@b", "email_verified": verified, "groups": ["ops"]});
+            let token = format!("e30.{}.c2ln", BASE64URL_NOPAD.encode(claims.to_string().as_bytes()));
+            assert_eq!(by_email.identity("https://id", &token).is_ok(), is_named, "{verified}");
         }
         assert!(mapping.identity("https://id", "x").is_err());
     }

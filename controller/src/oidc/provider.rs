@@ -95,6 +95,8 @@ pub struct Provider {
 #[derive(Default)]
 struct State {
     discovered: Option<(Discovered, Instant)>,
+    /// When it was asked last, also if whoever wanted to know did not wait for the answer.
+    asked: Option<Instant>,
     /// When it did not answer, and why.
     away: Option<(String, Instant)>,
 }
@@ -131,7 +133,7 @@ impl Provider {
     /// Asks for the keys again, if that is not too soon. Whether there may be others now.
     pub async fn renew(&self) -> Result<bool, OidcError> {
         let mut state = self.state.lock().await;
-        if state.discovered.as_ref().is_some_and(|(_, at)| at.elapsed() < RENEW_PAUSE) {
+        if state.asked.is_some_and(|at| at.elapsed() < RENEW_PAUSE) {
             return Ok(false);
         }
         self.discover(&mut state).await.map(|_| true)
@@ -143,6 +145,7 @@ impl Provider {
         {
             return Err(OidcError::Away(why.clone()));
         }
+        state.asked = Some(Instant::now());
         match Metadata::discover_async(self.issuer.clone(), self.http()).await {
             Ok(metadata) => {
                 let discovered = self.client(metadata);
@@ -185,17 +188,25 @@ impl Provider {
 }
 
 impl Discovered {
-    /// Without a nonce, the token is of a login that the controller did not begin, or of one that has none.
-    pub fn verify(&self, token: &CoreIdToken, nonce: Option<&Nonce>) -> Result<(), ClaimsVerificationError> {
+    /// When the token was issued, in seconds since 1970. Without a nonce, the token is of a login that the controller did
+    /// not begin, or of one that has none.
+    pub fn verify(&self, token: &CoreIdToken, nonce: Option<&Nonce>) -> Result<i64, ClaimsVerificationError> {
         let verifier = CoreIdTokenVerifier::new_public_client(
             self.client_id.clone(),
             self.issuer.clone(),
             self.keys.clone(),
         )
         .set_allowed_algs(ALGORITHMS);
-        match nonce {
-            Some(nonce) => token.claims(&verifier, nonce).map(|_| ()),
-            None => token.claims(&verifier, |_: Option<&Nonce>| Ok(())).map(|_| ()),
+        let claims = match nonce {
+            Some(nonce) => token.claims(&verifier, nonce)?,
+            None => token.claims(&verifier, |_: Option<&Nonce>| Ok(()))?,
+        };
+        // The crate leaves that to its callers: a token that another client got may name this one as an audience.
+        match claims.authorized_party() {
+            Some(party) if *party != self.client_id => {
+                Err(ClaimsVerificationError::InvalidAudience("it was issued to another client".to_owned()))
+            }
+            Some(_) | None => Ok(claims.issue_time().timestamp()),
         }
     }
 }

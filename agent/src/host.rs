@@ -284,6 +284,25 @@ impl Host {
         }
     }
 
+    /// As [`Host::check`], but whatever applying the state would change is a difference: a document's links lose
+    /// what it does not list.
+    ///
+    /// # Errors
+    /// The state cannot be read.
+    pub async fn would_change(
+        &self,
+        resource: ResourceId,
+        spec: &Spec,
+        applied: Option<&Spec>,
+        before: Option<Before>,
+    ) -> Result<Found, RunError> {
+        let Spec::Network(config) = spec else { return self.check(resource, spec, applied, before).await };
+        let (document, mapping) = parsed(config)?;
+        let before = before.as_ref().map(snapshot).transpose()?;
+        let changes = self.network.changes(&document, &mapping, before).await.map_err(network_failed)?;
+        Ok(compared(changes.is_empty(), false, changes.join("; ")))
+    }
+
     async fn resource(
         &self,
         job: &Job,

@@ -34,7 +34,7 @@ use muster_shared::{MonoTime, NodeId, StackName};
 use tokio::sync::oneshot;
 use tokio::time::timeout_at;
 
-pub use audit::Caller;
+pub use audit::{Caller, stranger};
 use handle::{Ask, Query, Watcher};
 pub use handle::{Busy, DriverHandle, DriverInbox, Look, Room, channel};
 pub use turn::{TurnResults, Turns};

@@ -91,7 +91,7 @@ impl ServerName {
     /// The kernel's name.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The name cannot be read.
     pub fn name(&self) -> Result<String> {
         Ok(String::from_utf8_lossy(&kernel_name()?).into_owned())
     }

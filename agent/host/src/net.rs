@@ -358,8 +358,8 @@ impl Network {
         Ok(PlanText { lines, warnings: missing.chain(target.warnings).collect() })
     }
 
-    /// What applying `document` would change or lacks; empty if it changes nothing. That managers would be told to
-    /// leave its links alone is no change.
+    /// The steps that applying `document` would take, or else the differences; empty if it changes nothing. Telling
+    /// managers to leave its links alone is no change.
     pub async fn changes(
         &self,
         document: &NetworkDocument,

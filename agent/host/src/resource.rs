@@ -121,7 +121,7 @@ impl Fault for RecordFault {
     }
 }
 
-/// What was to be adopted is no longer as it was when it was compared.
+/// Somebody changed the resource after it was compared, so it is not adopted.
 #[derive(Debug, Error)]
 #[error("it was changed after it was compared: {0}")]
 pub struct ChangedMeanwhile(pub String);

@@ -4,14 +4,19 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use muster_agent_core::{Look, Looked};
 use muster_shared::ResourceId;
-use muster_shared::model::{Claim, Spec};
+use muster_shared::model::{Claim, Spec, Survey};
 use tokio::task::yield_now;
+use tokio::time::timeout;
 
 use super::Driver;
 use super::tasks::Done;
+
+/// The time limit of a survey: Open vSwitch may hang. The controller waits a little longer.
+const SURVEY_WITHIN: Duration = Duration::from_secs(25);
 
 impl Driver {
     /// Begins or ends the watch of this resource.
@@ -38,7 +43,14 @@ impl Driver {
 
     pub(super) fn survey(&mut self, held: BTreeSet<Claim>) {
         let host = Arc::clone(&self.host);
-        self.tasks.spawn_local(async move { Done::Surveyed(host.survey(&held).await) });
+        self.tasks.spawn_local(async move {
+            let surveyed = timeout(SURVEY_WITHIN, host.survey(&held)).await;
+            let late = || Survey {
+                specs: Vec::new(),
+                left_out: vec![format!("everything: the look took more than {} s", SURVEY_WITHIN.as_secs())],
+            };
+            Done::Surveyed(surveyed.unwrap_or_else(|_elapsed| late()))
+        });
     }
 
     pub(super) fn gather(&mut self) {

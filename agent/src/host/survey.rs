@@ -20,7 +20,7 @@ use muster_shared::model::{
 use muster_shared::property::CONFIRM_TIMEOUT;
 use serde_json::Value;
 
-use super::{Before, Host, compared, network_failed, parsed, snapshot};
+use super::Host;
 
 /// No resource has it: a survey is of none.
 const NO_RESOURCE: ResourceId = ResourceId(uuid::Uuid::nil());
@@ -57,25 +57,6 @@ impl Host {
             Spec::User(_) | Spec::Group(_) => Ok(Found::AsDesired),
             other => self.would_change(NO_RESOURCE, other, None, None).await,
         }
-    }
-
-    /// As [`Host::check`], but whatever applying the state would change is a difference: a document's links lose
-    /// what it does not list.
-    ///
-    /// # Errors
-    /// The state cannot be read.
-    pub async fn would_change(
-        &self,
-        resource: ResourceId,
-        spec: &Spec,
-        applied: Option<&Spec>,
-        before: Option<Before>,
-    ) -> Result<Found, RunError> {
-        let Spec::Network(config) = spec else { return self.check(resource, spec, applied, before).await };
-        let (document, mapping) = parsed(config)?;
-        let before = before.as_ref().map(snapshot).transpose()?;
-        let changes = self.network.changes(&document, &mapping, before).await.map_err(network_failed)?;
-        Ok(compared(changes.is_empty(), false, changes.join("; ")))
     }
 
     async fn candidates(&self, held: &BTreeSet<Claim>, left_out: &mut Vec<String>) -> Vec<Spec> {

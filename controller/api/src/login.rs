@@ -31,7 +31,7 @@ pub struct BeginInBrowser {
 pub struct BrowserLogin {
     /// The provider's page.
     pub address: String,
-    /// What must come back with the code.
+    /// The text that must come back with the code.
     pub state: String,
     /// For the login itself.
     pub nonce: String,
@@ -47,7 +47,7 @@ pub struct DeviceLogin {
     pub address: String,
     /// The same with the code filled in, if the provider has that.
     pub address_with_code: Option<String>,
-    /// What is typed there.
+    /// The code that the person types there.
     pub user_code: String,
     /// For the login itself: a secret.
     pub device_code: String,
@@ -61,11 +61,11 @@ pub struct DeviceLogin {
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum LogIn {
-    /// An ID token for the controller's client.
+    /// An ID token for the controller's client; only with `oidc.id_tokens`.
     IdToken(String),
-    /// Of a login on another machine.
+    /// The device code of a login on another machine.
     DeviceCode(String),
-    /// Of a login in this browser.
+    /// The code of a login in this browser.
     Browser(BrowserCode),
 }
 

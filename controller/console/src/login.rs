@@ -248,6 +248,7 @@ mod tests {
             ("/console.example.org", "/console"),
             ("/console/\\example.org", "/console"),
             ("/v1/stacks", "/console"),
+            (&format!("/console?x={}", "x".repeat(NEXT_MAX)), "/console"),
         ] {
             assert_eq!(LoginQuery { next: next.to_owned() }.page(), page, "{next}");
         }

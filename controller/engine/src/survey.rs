@@ -129,7 +129,7 @@ fn view(node: &NodeId, survey: Survey) -> SurveyView {
     let mut names = BTreeSet::new();
     let mut resources: Vec<SurveyedResource> = Vec::new();
     for spec in &specs {
-        let name = unused(resource_name(spec), &mut names);
+        let name = unused(resource_name(word_of(spec).unwrap_or_default(), spec), &mut names);
         let mut properties: Map<String, Value> = spec.properties();
         // What every property is by default says nothing.
         properties.retain(|key, value| {
@@ -151,19 +151,30 @@ fn view(node: &NodeId, survey: Survey) -> SurveyView {
     SurveyView { name: node.to_string(), resources, left_out }
 }
 
-/// Whether an agent reports such a state. A document that a template's author would have to trust, such as one with
-/// functions of templates, is none; nor is a user with a password or keys.
+/// Whether a template may have such a state of a node. A document with functions of templates would read files of the
+/// operator who sends the template; a user with a password or keys is more than agents report.
 fn is_expected(spec: &Spec) -> bool {
     match spec {
         Spec::Network(config) => NetworkDocument::from_json(&config.document).is_ok(),
         Spec::User(user) => user.password_hash.is_none() && user.authorized_keys.is_none(),
-        Spec::Hostname(_) | Spec::Timezone(_) | Spec::Group(_) => true,
+        other => word_of(other).is_some(),
+    }
+}
+
+/// What the name of a resource begins with. `None`: agents report no such type.
+fn word_of(spec: &Spec) -> Option<&'static str> {
+    match spec {
+        Spec::Network(_) => Some("network"),
+        Spec::Hostname(_) => Some("hostname"),
+        Spec::Timezone(_) => Some("timezone"),
+        Spec::User(_) => Some("user"),
+        Spec::Group(_) => Some("group"),
         Spec::Dummy(_)
         | Spec::File(_)
         | Spec::Deployment(_)
         | Spec::Unit(_)
         | Spec::Sysctl(_)
-        | Spec::Package(_) => false,
+        | Spec::Package(_) => None,
     }
 }
 
@@ -177,23 +188,14 @@ fn groups_of(spec: &Spec, specs: &[Spec], resources: &[SurveyedResource]) -> Vec
 }
 
 /// `network`, `hostname`, `user_anna`: the type in words, and the name of the object where there are several.
-fn resource_name(spec: &Spec) -> String {
-    let key = spec.key();
-    let word = match spec {
-        Spec::Network(_) => return "network".to_owned(),
-        Spec::Hostname(_) => return "hostname".to_owned(),
-        Spec::Timezone(_) => return "timezone".to_owned(),
-        Spec::User(_) => "user",
-        Spec::Group(_) => "group",
-        Spec::File(_)
-        | Spec::Unit(_)
-        | Spec::Sysctl(_)
-        | Spec::Package(_)
-        | Spec::Deployment(_)
-        | Spec::Dummy(_) => "resource",
-    };
+fn resource_name(word: &str, spec: &Spec) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
-    format!("{word}_{}", key.chars().map(fits).collect::<String>())
+    match spec {
+        Spec::User(_) | Spec::Group(_) => {
+            format!("{word}_{}", spec.key().chars().map(fits).collect::<String>())
+        }
+        _ => word.to_owned(),
+    }
 }
 
 /// The name, with a number where it is taken.

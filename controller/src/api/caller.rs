@@ -27,10 +27,7 @@ use super::error::ApiError;
 use super::node::node_name;
 use super::token::now;
 use super::{Api, stack_name};
-use crate::driver::Caller;
-
-/// The most characters shown of a name that nobody has checked.
-const CLAIMED_MAX: usize = 64;
+use crate::driver::{Caller, stranger};
 
 /// The other end of a connection.
 #[derive(Clone)]
@@ -146,10 +143,9 @@ async fn admitted(
     let (role, scope) = match user {
         Ok(user) => user,
         Err(why) => {
-            let claimed: String = name.chars().take(CLAIMED_MAX).flat_map(char::escape_default).collect();
-            let (actor, from) = (format!("unknown ({claimed})"), address.to_string());
-            let stranger = api.driver.of(Caller { actor, from, shown: None });
-            stranger.not_let_in(format!("{operation:?}"), path, why);
+            let (actor, from) = (stranger(&name), address.to_string());
+            let asks = api.driver.of(Caller { actor, from, shown: None });
+            asks.not_let_in(format!("{operation:?}"), path, why);
             return Err(ApiError::unauthorized(why));
         }
     };

@@ -65,6 +65,12 @@ struct Asked {
 /// The most characters shown of a name that nobody has checked.
 const CLAIMED_MAX: usize = 64;
 
+/// The actor of somebody who is not known, with the name that was claimed.
+pub fn stranger(name: &str) -> String {
+    let claimed: String = name.chars().take(CLAIMED_MAX).flat_map(char::escape_default).collect();
+    format!("unknown ({claimed})")
+}
+
 /// Refusals that somebody without the right can cause.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
@@ -218,11 +224,7 @@ impl Asked {
         };
         // A name that the login was refused for may be another user's.
         let actor = match (&self.stranger, answer) {
-            (Some(Kind::Strangers), Err(_)) => {
-                let claimed: String =
-                    actor.chars().take(CLAIMED_MAX).flat_map(char::escape_default).collect();
-                format!("unknown ({claimed})")
-            }
+            (Some(Kind::Strangers), Err(_)) => stranger(actor),
             (Some(_) | None, _) => actor.clone(),
         };
         AuditRecord {

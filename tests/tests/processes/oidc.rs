@@ -22,7 +22,8 @@ struct Bed {
 }
 
 impl Bed {
-    fn start() -> Self {
+    /// `id_tokens`: whether those of other logins are taken.
+    fn start(id_tokens: bool) -> Self {
         let mut site = Site::in_namespace();
         let (hub, ca) = (Namespace::HUB, Ca::new());
         let file = |name: &str, text: &str| {
@@ -47,7 +48,7 @@ impl Bed {
         });
         site.configure(&format!(
             "[controller]\napi = '{hub}:8443'\naddresses = ['{hub}:8883']\n[oidc]\nissuer = '{}'\nclient_id = '{CLIENT}'\n\
-             client_secret_file = '{}'\nca = '{}'\nid_tokens = true\n[oidc.roles]\noperator = ['ops']\nviewer = ['staff']\n",
+             client_secret_file = '{}'\nca = '{}'\nid_tokens = {id_tokens}\n[oidc.roles]\noperator = ['ops']\nviewer = ['staff']\n",
             issuer(),
             file("secret", "a secret of this test\n"),
             file("provider-ca.crt", &ca.pem),
@@ -106,11 +107,22 @@ fn sign_in(browser: &Browser<'_>, account: &str) {
 
 #[test]
 fn people_log_in_with_openid_connect() {
-    let bed = Bed::start();
+    let bed = Bed::start(false);
     let (site, url) = (&bed.site, bed.url(""));
     site.ok(&["user", "create", "local", "--role", "viewer"]);
     let desk = Desk::new(&bed.machine, site, "desk");
     let trusted = desk.file("site.crt", &fs::read_to_string(site.ca()).unwrap());
+
+    let (status, said) = bed.log_in(&json!({"id_token": "e30.e30."}));
+    assert!(
+        status == "400" && said["error"]["message"].as_str().unwrap().contains("oidc.id_tokens"),
+        "{said}"
+    );
+    // A login that another site's page begins.
+    let page = bed.url("/console/login/oidc");
+    let begun =
+        bed.curl(&["-o", "/dev/null", "-w", "%{http_code}", "-H", "Sec-Fetch-Site: cross-site", &page]);
+    assert_eq!(begun.expect(0).stdout, "403");
 
     // By command line: the address is opened in any browser.
     let mut login = command(Some(&bed.machine), binary("muster"));
@@ -185,7 +197,7 @@ fn people_log_in_with_openid_connect() {
 
 #[test]
 fn tokens_of_others_are_refused() {
-    let mut bed = Bed::start();
+    let mut bed = Bed::start(true);
     let claims = |changed: &Value| {
         let mut claims = json!({
             "iss": issuer(), "aud": CLIENT, "sub": "9", "iat": now(), "exp": now() + 600,

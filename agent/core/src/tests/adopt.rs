@@ -111,7 +111,7 @@ fn an_adopted_network_is_guarded() {
     assert_eq!(bed.report().outcome, done(), "nothing was touched, so nothing is confirmed");
 }
 
-/// What an agent alone keeps is missing where no job made it.
+/// A comparison that is under way may go on as a change, so it is not withdrawn.
 #[test]
 fn it_can_be_withdrawn_before_its_turn_alone() {
     let mut bed = adopting();

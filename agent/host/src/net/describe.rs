@@ -45,7 +45,7 @@ const NAMED: usize = 8;
 /// The MTU that a link has where nobody has set one.
 const USUAL_MTU: u32 = 1_500;
 
-/// What a document can say of the present network.
+/// The part of the present network that a document can describe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Description {
     /// Objects as in `network_config`.

@@ -20,6 +20,7 @@ use std::fmt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use muster_api::login::{BrowserCode, BrowserLogin, DeviceLogin};
 use openidconnect::core::{CoreAuthenticationFlow, CoreIdToken, CoreTokenResponse};
 use openidconnect::{
     AuthorizationCode, ClaimsVerificationError, ClientSecret, CsrfToken, DeviceCodeErrorResponseType, Nonce,
@@ -74,42 +75,6 @@ pub struct Oidc {
     scopes: Vec<String>,
     mapping: Mapping,
     takes_id_tokens: bool,
-}
-
-/// A login that goes on in a browser.
-pub struct BrowserLogin {
-    /// The provider's page.
-    pub address: String,
-    /// What comes back with the code.
-    pub state: String,
-    /// What the ID token must have.
-    pub nonce: String,
-    /// What the code is good with alone.
-    pub verifier: String,
-}
-
-/// What comes back from the provider's page.
-pub struct BrowserCode {
-    pub code: String,
-    pub nonce: String,
-    pub verifier: String,
-    pub redirect_uri: String,
-}
-
-/// A login that goes on in a browser on any machine.
-pub struct DeviceLogin {
-    /// The provider's page.
-    pub address: String,
-    /// The same with the code filled in, where the provider has that.
-    pub address_with_code: Option<String>,
-    /// What the person types there.
-    pub user_code: String,
-    /// A secret of whoever began it.
-    pub device_code: String,
-    /// Seconds.
-    pub expires_in: u64,
-    /// Seconds between two questions whether it is done.
-    pub interval: u64,
 }
 
 /// How a login on another machine is.

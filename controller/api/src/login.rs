@@ -33,9 +33,9 @@ pub struct BrowserLogin {
     pub address: String,
     /// The text that must come back with the code.
     pub state: String,
-    /// For the login itself.
+    /// The text that the ID token must have.
     pub nonce: String,
-    /// For the login itself.
+    /// The secret without which the code is worth nothing.
     pub verifier: String,
 }
 

@@ -26,7 +26,7 @@ use super::pace::Pace;
 use super::tls::network;
 use super::token::{now, rfc3339};
 use crate::driver::Caller;
-use crate::oidc::{BrowserCode, Device, Identity, Oidc, OidcError};
+use crate::oidc::{Device, Identity, Oidc, OidcError};
 use crate::random::{NoRandom, random};
 
 /// The most logins that wait for the provider at a time: it may hang, and everybody may begin one.
@@ -139,18 +139,13 @@ pub async fn show(stranger: Stranger) -> Json<LoginView> {
 pub async fn in_browser(stranger: Stranger, body: Body) -> Result<Json<BrowserLogin>, ApiError> {
     let BeginInBrowser { redirect_uri } = json(body).await?;
     let (oidc, _place) = stranger.oidc()?;
-    let begun = oidc.browser(redirect_uri).await.map_err(|error| stranger.turned_away(error))?;
-    let crate::oidc::BrowserLogin { address, state, nonce, verifier } = begun;
-    Ok(Json(BrowserLogin { address, state, nonce, verifier }))
+    oidc.browser(redirect_uri).await.map(Json).map_err(|error| stranger.turned_away(error))
 }
 
 /// POST /v1/login/device
 pub async fn on_device(stranger: Stranger) -> Result<Json<DeviceLogin>, ApiError> {
     let (oidc, _place) = stranger.oidc()?;
-    let begun = oidc.device().await.map_err(|error| stranger.turned_away(error))?;
-    let crate::oidc::DeviceLogin { address, address_with_code, user_code, device_code, expires_in, interval } =
-        begun;
-    Ok(Json(DeviceLogin { address, address_with_code, user_code, device_code, expires_in, interval }))
+    oidc.device().await.map(Json).map_err(|error| stranger.turned_away(error))
 }
 
 /// POST /v1/login
@@ -161,10 +156,7 @@ pub async fn log_in(stranger: Stranger, body: Body) -> Result<Json<LoggedIn>, Ap
         match asked {
             LogIn::IdToken(token) => oidc.from_token(&token).await.map(Device::Done),
             LogIn::DeviceCode(code) => oidc.from_device(&code).await,
-            LogIn::Browser(asked) => {
-                let muster_api::login::BrowserCode { code, nonce, verifier, redirect_uri } = asked;
-                oidc.from_browser(BrowserCode { code, nonce, verifier, redirect_uri }).await.map(Device::Done)
-            }
+            LogIn::Browser(code) => oidc.from_browser(code).await.map(Device::Done),
         }
     };
     match found.map_err(|error| stranger.turned_away(error))? {

@@ -29,7 +29,11 @@ impl Jobs {
             return row.lose_prior_status();
         }
         if row.status != Some(Status::Complete) {
-            return; // other jobs take care of the row
+            // Other jobs take care of the row. They see that the lost thing is in sync no more.
+            if row.observed == Observation::InSync {
+                self.observe(slot, Observation::Unknown);
+            }
+            return;
         }
         let row = &self.graph.rows[slot];
         let is_wanted = row.ready && row.role != Role::Cleanup && !self.graph.is_outside(row);

@@ -132,6 +132,26 @@ fn what_a_check_found_is_put_right_by_hand_and_needs_no_job() {
 }
 
 #[test]
+fn what_was_put_right_by_hand_and_then_lost_with_its_ledger_is_made_again() {
+    let mut bed = made(ONE);
+    let held = bed.tables.rows.values().next().unwrap().progress.held.unwrap();
+    let things = std::mem::take(&mut bed.hosts.get_mut(&node(0)).unwrap().things);
+    bed.check().unwrap();
+    bed.idle();
+    bed.hosts.get_mut(&node(0)).unwrap().things = things;
+    says_of(&mut bed, "a", held, DriftState::InSync, "");
+    assert_eq!((&*bed.status(), &*observed(&bed, "a")), ("CHECK_FAILED", "in_sync"));
+    bed.disconnect(&node(0));
+    bed.hosts.get_mut(&node(0)).unwrap().things.clear();
+    bed.connect(&node(0));
+    bed.idle();
+    assert_eq!(observed(&bed, "a"), "unknown", "what was found was true of the lost thing");
+    bed.update(template(ONE)).unwrap();
+    bed.idle();
+    assert_eq!((&*bed.status(), bed.reality().len()), ("UPDATE_COMPLETE", 1), "{:?}", bed.ran);
+}
+
+#[test]
 fn what_was_compared_with_another_state_does_not_count() {
     let mut bed = made(ONE);
     let held = bed.tables.rows.values().next().unwrap().progress.held.unwrap();

@@ -23,7 +23,7 @@ UNITS := muster-controller.service muster-agent.service muster-network.service
 PROGRAMS := muster muster-controller muster-agent
 SCENARIOS := $(wildcard tests/scenarios/*.json)
 RECORDED := $(wildcard ../shared/samples/scenarios/*.json)
-SCRIPTS := .ci/run .ci/packages packaging/demo packaging/documents packaging/packages packaging/portable tests/mutations/run $(wildcard tests/bench/*.sh tests/testbed/*-server) tests/bench/common.bash tests/testbed/common.bash
+SCRIPTS := .ci/run .ci/packages packaging/demo packaging/documents packaging/packages packaging/portable tests/mutations/run tests/net-import/record $(wildcard tests/bench/*.sh tests/testbed/*-server) tests/bench/common.bash tests/testbed/common.bash
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 DENY := $(shell command -v cargo-deny 2>/dev/null)
 # With a nightly toolchain and cargo-fuzz: how long each target is fuzzed.

@@ -23,7 +23,6 @@ mod settings;
 mod signals;
 mod state_dir;
 mod token;
-mod yaml;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

@@ -17,8 +17,8 @@ use muster_host::net::{Applied, Network};
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use serde_json::Value;
 
+use crate::WrongInput;
 use crate::state_dir::{StateDir, StateError};
-use crate::{WrongInput, yaml};
 use local::{Confirm, Local, LocalDocument};
 
 /// A document with 65,536 routes needs half of it.
@@ -140,7 +140,7 @@ pub fn read_value(file: &Path) -> anyhow::Result<Value> {
         bail!("{shown}: {size} bytes are over the limit of {FILE_MAX}");
     }
     let text = fs::read_to_string(file).with_context(|| shown.to_string())?;
-    yaml::parse(&text).map_err(|error| anyhow::anyhow!("{shown}:{error}"))
+    muster_yaml::parse(&text).map_err(|error| anyhow::anyhow!("{shown}:{error}"))
 }
 
 #[cfg(test)]

@@ -66,6 +66,8 @@ const TABLE: &[Rule] = &[
         may: &["muster-shared", "muster-tls"],
         never: &["rusqlite", "axum", "hyper", "clap", "config", "rtnetlink", "zbus", "rcgen", "time"],
     },
+    Rule { name: "muster-yaml", may: &[], never: SHELL },
+    Rule { name: "muster-net-import", may: &["muster-shared"], never: SHELL },
     Rule { name: "muster-template", may: &["muster-shared", "muster-intent"], never: SHELL },
     Rule { name: "muster-api", may: &["muster-shared"], never: SHELL },
     Rule { name: "muster-picture", may: &["muster-shared", "muster-api"], never: SHELL },
@@ -120,7 +122,7 @@ const TABLE: &[Rule] = &[
     },
     Rule {
         name: "muster-agent",
-        may: &["muster-shared", "muster-agent-core", "muster-agent-link", "muster-host"],
+        may: &["muster-shared", "muster-yaml", "muster-agent-core", "muster-agent-link", "muster-host"],
         never: &["rusqlite", "tokio-postgres", "axum", "hyper"],
     },
     Rule {
@@ -140,7 +142,15 @@ const TABLE: &[Rule] = &[
     },
     Rule {
         name: "muster-cli",
-        may: &["muster-shared", "muster-template", "muster-tls", "muster-api", "muster-picture"],
+        may: &[
+            "muster-shared",
+            "muster-yaml",
+            "muster-template",
+            "muster-tls",
+            "muster-api",
+            "muster-net-import",
+            "muster-picture",
+        ],
         never: &["rumqttc", "rusqlite", "tokio-postgres", "axum", "rtnetlink", "zbus"],
     },
     Rule {

@@ -15,6 +15,7 @@ mod identity;
 mod intent;
 mod inventory;
 mod manual;
+mod net;
 mod node;
 mod oidc;
 mod output;
@@ -184,6 +185,9 @@ enum Noun {
     /// Describe resource types; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster type show Muster::File")]
     Type(r#type::TypeVerb),
+    /// Make network documents from the files of other tools; needs no controller
+    #[command(subcommand, after_help = "Example:\n  muster net import --nmstate state.yml > network.yaml")]
+    Net(net::NetVerb),
     /// Print the schema of templates or network documents, for editors; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster schema template > template.schema.json")]
     Schema(schema::SchemaVerb),
@@ -247,6 +251,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         }
         Noun::Template(verb) => template::run(verb, format),
         Noun::Type(verb) => r#type::run(verb, format),
+        Noun::Net(verb) => net::run(verb, format),
         Noun::Schema(verb) => schema::run(verb, format),
         Noun::Context(verb) => context::run(verb, format),
         Noun::Login(asked) => runtime()?.block_on(context::login(asked)),
@@ -288,6 +293,7 @@ async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Res
         | Noun::Login(_)
         | Noun::Context(_)
         | Noun::Type(_)
+        | Noun::Net(_)
         | Noun::Schema(_)
         | Noun::Completion { .. }
         | Noun::Generate { .. } => Ok(()),

@@ -1,0 +1,559 @@
+//! Netplan's YAML (version 2) as a network document.
+//!
+//! A file names a link by an id. The link's own name is `set-name`, the name in `match`, or the id itself.
+//!
+//! Absent: links that a document does not have (Wi-Fi, modems, tunnels, VRFs, dummy links), which are left out by name.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::assemble::{Link, assemble};
+use crate::layer3::{Route, Servers, rule, with_prefix};
+use crate::part::{Part, text};
+use crate::{Imported, Malformed};
+
+/// Sections of links that no document has.
+const FOREIGN: [&str; 7] =
+    ["dummy-devices", "modems", "nm-devices", "tunnels", "virtual-ethernets", "vrfs", "wifis"];
+
+/// A bond's parameters with the kernel's names.
+const BOND: [(&str, &str); 19] = [
+    ("mode", "mode"),
+    ("lacp-rate", "lacp_rate"),
+    ("mii-monitor-interval", "miimon"),
+    ("min-links", "min_links"),
+    ("transmit-hash-policy", "xmit_hash_policy"),
+    ("ad-select", "ad_select"),
+    ("all-members-active", "all_slaves_active"),
+    ("all-slaves-active", "all_slaves_active"),
+    ("arp-interval", "arp_interval"),
+    ("arp-validate", "arp_validate"),
+    ("arp-all-targets", "arp_all_targets"),
+    ("up-delay", "updelay"),
+    ("down-delay", "downdelay"),
+    ("fail-over-mac-policy", "fail_over_mac"),
+    ("gratuitous-arp", "num_grat_arp"),
+    ("packets-per-member", "packets_per_slave"),
+    ("primary-reselect-policy", "primary_reselect"),
+    ("resend-igmp", "resend_igmp"),
+    ("learn-packet-interval", "lp_interval"),
+];
+/// Those that are times: milliseconds, or with a unit.
+const TIMES: [&str; 4] = ["arp-interval", "down-delay", "mii-monitor-interval", "up-delay"];
+/// Settings for the tools that apply netplan's files.
+const FOR_OTHERS: [&str; 5] = ["critical", "ignore-carrier", "optional", "optional-addresses", "renderer"];
+
+/// Makes a document of these files' contents. A later file adds to the ones before, and its settings go first.
+///
+/// # Errors
+/// A file that is not netplan's, with the place.
+pub fn netplan(files: Vec<Value>) -> Result<Imported, Malformed> {
+    let mut all = Value::Null;
+    for file in files {
+        merge(&mut all, file);
+    }
+    let mut top = Part::of("", &all)?;
+    let mut network = top
+        .part("network")?
+        .ok_or_else(|| Malformed::new("network", "is missing: this is not a file of netplan"))?;
+    let mut import = Import::default();
+    top.end(&mut import.left_out);
+    if let Some(version) = network.number("version")?.filter(|version| *version != 2) {
+        return Err(Malformed::new(network.at("version"), format!("2 is read, not {version}")));
+    }
+    network.skip(&FOR_OTHERS);
+    import.ethernets(&mut network)?;
+    import.bonds(&mut network)?;
+    import.bridges(&mut network)?;
+    import.vlans(&mut network)?;
+    for section in FOREIGN {
+        for (_, link) in network.named(section)? {
+            import.left_out.push(format!("{}: a network document has no such link", link.path));
+        }
+    }
+    network.end(&mut import.left_out);
+    assemble(import.links, Vec::new(), import.left_out)
+}
+
+/// Netplan's own rule: maps grow together, lists are appended, and of two values the later one counts.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                merge(into.entry(key).or_insert(Value::Null), value);
+            }
+        }
+        (Value::Array(into), Value::Array(from)) => into.extend(from),
+        (_, Value::Null) => {}
+        (into, from) => *into = from,
+    }
+}
+
+#[derive(Default)]
+struct Import {
+    links: Vec<Link>,
+    /// The name of each link, by its id. `None`: it has one that the file does not know.
+    names: BTreeMap<String, Option<String>>,
+    servers: Servers,
+    left_out: Vec<String>,
+}
+
+impl Import {
+    fn ethernets(&mut self, network: &mut Part<'_>) -> Result<(), Malformed> {
+        for (id, mut part) in network.named("ethernets")? {
+            let name = self.name_of(id, &mut part)?;
+            self.names.insert(id.to_owned(), name.clone());
+            let Some(name) = name else { continue };
+            let mut link = Link::new(&part.path, "interface", &name);
+            self.common(&mut link, &mut part)?;
+            self.end(link, part);
+        }
+        Ok(())
+    }
+
+    /// The link's own name. A document names links, so one that only its card tells has none.
+    fn name_of(&mut self, id: &str, part: &mut Part<'_>) -> Result<Option<String>, Malformed> {
+        let given = part.text("set-name")?;
+        let Some(mut wanted) = part.part("match")? else {
+            return Ok(Some(given.unwrap_or_else(|| id.to_owned())));
+        };
+        let by_name = wanted.text("name")?.filter(|name| !name.contains(['*', '?', '[']));
+        let (path, by) = (wanted.path.clone(), wanted.unread());
+        if let Some(name) = given.or(by_name) {
+            return Ok(Some(name));
+        }
+        let by = if by.is_empty() { path } else { by.join(", ") };
+        self.left_out.push(format!("{}: a network document has the link's name, not {by}", part.path));
+        Ok(None)
+    }
+
+    fn bonds(&mut self, network: &mut Part<'_>) -> Result<(), Malformed> {
+        for (id, mut part) in network.named("bonds")? {
+            self.names.insert(id.to_owned(), Some(id.to_owned()));
+            let switch = part.part("openvswitch")?;
+            let kind = if switch.is_some() { "ovs_bond" } else { "linux_bond" };
+            let mut link = Link::new(&part.path, kind, id);
+            link.members = self.members(&mut part)?;
+            let parameters = part.part("parameters")?;
+            match switch {
+                Some(switch) => self.switched_bond(&mut link, switch, parameters)?,
+                None => {
+                    let options = parameters.map(|parameters| self.bond_options(parameters)).transpose()?;
+                    let options = options.filter(|options| !options.is_empty());
+                    link.set(
+                        "bonding_options",
+                        options.map_or("mode=balance-rr".to_owned(), |it| it.join(" ")),
+                    );
+                }
+            }
+            self.common(&mut link, &mut part)?;
+            self.end(link, part);
+        }
+        Ok(())
+    }
+
+    /// A bond of Open vSwitch has its own modes.
+    fn switched_bond(
+        &mut self,
+        link: &mut Link,
+        mut switch: Part<'_>,
+        parameters: Option<Part<'_>>,
+    ) -> Result<(), Malformed> {
+        let mut options = Vec::new();
+        if let Some(mut parameters) = parameters {
+            options.extend(parameters.text("mode")?.map(|mode| format!("bond_mode={mode}")));
+            parameters.end(&mut self.left_out);
+        }
+        options.extend(switch.text("lacp")?.map(|lacp| format!("lacp={lacp}")));
+        switch.end(&mut self.left_out);
+        if !options.is_empty() {
+            link.set("ovs_options", options.join(" "));
+        }
+        Ok(())
+    }
+
+    fn bond_options(&mut self, mut part: Part<'_>) -> Result<Vec<String>, Malformed> {
+        let mut options = Vec::new();
+        for (parameter, option) in BOND {
+            let path = part.at(parameter);
+            let Some(value) = part.take(parameter) else { continue };
+            let written = match value {
+                Value::Bool(truth) => u8::from(*truth).to_string(),
+                value => text(&path, value)?,
+            };
+            let written = if TIMES.contains(&parameter) { milliseconds(&path, &written)? } else { written };
+            options.push(format!("{option}={written}"));
+        }
+        if let Some(primary) = part.text("primary")? {
+            options.push(format!("primary={}", self.name(&primary)));
+        }
+        part.end(&mut self.left_out);
+        Ok(options)
+    }
+
+    fn bridges(&mut self, network: &mut Part<'_>) -> Result<(), Malformed> {
+        for (id, mut part) in network.named("bridges")? {
+            self.names.insert(id.to_owned(), Some(id.to_owned()));
+            let switch = part.part("openvswitch")?;
+            let kind = if switch.is_some() { "ovs_bridge" } else { "linux_bridge" };
+            let mut link = Link::new(&part.path, kind, id);
+            link.members = self.members(&mut part)?;
+            if let Some(mut switch) = switch {
+                if let Some(mode) = switch.text("fail-mode")? {
+                    link.set("ovs_fail_mode", mode);
+                }
+                switch.end(&mut self.left_out);
+            }
+            if let Some(parameters) = part.part("parameters")? {
+                parameters.end(&mut self.left_out);
+            }
+            self.common(&mut link, &mut part)?;
+            self.end(link, part);
+        }
+        Ok(())
+    }
+
+    fn vlans(&mut self, network: &mut Part<'_>) -> Result<(), Malformed> {
+        for (id, mut part) in network.named("vlans")? {
+            let mut link = Link::new(&part.path, "vlan", id);
+            link.object.remove("name");
+            let number = part.number("id")?;
+            let number =
+                number.ok_or_else(|| Malformed::new(part.at("id"), "is missing: the number of the VLAN"))?;
+            link.set("vlan_id", number);
+            let name = format!("vlan{number}");
+            if id != name {
+                self.left_out.push(format!("{}: the link is called {name} in a network document", part.path));
+            }
+            if let Some(carrier) = part.text("link")? {
+                let carrier = self.name(&carrier);
+                let is_switch = |link: &&mut Link| link.name == carrier && link.kind() == "ovs_bridge";
+                match self.links.iter_mut().find(is_switch) {
+                    Some(bridge) => bridge.members.push(id.to_owned()),
+                    None => link.set("device", carrier),
+                }
+            }
+            self.common(&mut link, &mut part)?;
+            self.end(link, part);
+        }
+        Ok(())
+    }
+
+    /// The name behind an id. One that the file does not describe is a name itself.
+    fn name(&self, id: &str) -> String {
+        self.names.get(id).cloned().flatten().unwrap_or_else(|| id.to_owned())
+    }
+
+    fn members(&mut self, part: &mut Part<'_>) -> Result<Vec<String>, Malformed> {
+        let path = part.at("interfaces");
+        let mut members = Vec::new();
+        for id in part.texts("interfaces")? {
+            if self.names.get(&id).is_some_and(Option::is_none) {
+                self.left_out.push(format!("{path}: {id} is left out, so it is no member"));
+            } else {
+                members.push(self.name(&id));
+            }
+        }
+        Ok(members)
+    }
+
+    /// What links of all kinds have.
+    fn common(&mut self, link: &mut Link, part: &mut Part<'_>) -> Result<(), Malformed> {
+        part.skip(&FOR_OTHERS);
+        if let Some(mtu) = part.number("mtu")? {
+            link.set("mtu", mtu);
+        }
+        for (key, option) in [("dhcp4", "use_dhcp"), ("dhcp6", "use_dhcpv6")] {
+            if let Some(truth) = part.truth(key)? {
+                link.set(option, truth);
+            }
+        }
+        if let Some(mut overrides) = part.part("dhcp4-overrides")? {
+            if overrides.truth("use-routes")? == Some(false) {
+                link.set("defroute", false);
+            }
+            overrides.end(&mut self.left_out);
+        }
+        for (path, address) in part.items("addresses")? {
+            let address = self.address(&path, address)?;
+            link.add("addresses", json!({"ip_netmask": with_prefix(&address)}));
+        }
+        for key in ["gateway4", "gateway6"] {
+            let Some(via) = part.text(key)? else { continue };
+            link.add("routes", json!({"default": true, "next_hop": via}));
+        }
+        for route in part.parts("routes")? {
+            self.route(link, route)?;
+        }
+        for policy in part.parts("routing-policy")? {
+            self.policy(link, policy)?;
+        }
+        if let Some(mut names) = part.part("nameservers")? {
+            let (path, servers) = (names.at("addresses"), names.texts("addresses")?);
+            let servers = self.servers.take(&path, servers, &mut self.left_out);
+            if !servers.is_empty() {
+                link.set("dns_servers", servers);
+            }
+            let domains = names.texts("search")?;
+            if !domains.is_empty() {
+                link.set("domain", domains);
+            }
+            names.end(&mut self.left_out);
+        }
+        Ok(())
+    }
+
+    /// An address, or a map with one key, whose value are settings of the address.
+    fn address(&mut self, path: &str, value: &Value) -> Result<String, Malformed> {
+        let Value::Object(map) = value else { return text(path, value) };
+        let mut only = map.iter();
+        match (only.next(), only.next()) {
+            (Some((address, settings)), None) => {
+                Part::of(format!("{path}.{address}"), settings)?.end(&mut self.left_out);
+                Ok(address.clone())
+            }
+            _ => Err(Malformed::new(path, "an address is wanted, or one with its settings")),
+        }
+    }
+
+    fn route(&mut self, link: &mut Link, mut part: Part<'_>) -> Result<(), Malformed> {
+        let path = part.path.clone();
+        let route = Route {
+            to: part.text("to")?.unwrap_or_default(),
+            via: part.text("via")?,
+            metric: part.number("metric")?,
+            table: part.number("table")?,
+            source: part.text("from")?,
+            onlink: part.truth("on-link")?.unwrap_or(false),
+        };
+        let kind = part.text("type")?.filter(|kind| kind != "unicast");
+        let written = match kind {
+            Some(_) => Err("a network document has routes of type unicast alone"),
+            None => route.written(),
+        };
+        match written {
+            Ok(route) => link.add("routes", route),
+            Err(why) => self.left_out.push(format!("{path}: {why}")),
+        }
+        part.end(&mut self.left_out);
+        Ok(())
+    }
+
+    fn policy(&mut self, link: &mut Link, mut part: Part<'_>) -> Result<(), Malformed> {
+        let mut words = Vec::new();
+        for (key, word) in [
+            ("from", "from"),
+            ("to", "to"),
+            ("mark", "fwmark"),
+            ("type-of-service", "tos"),
+            ("table", "table"),
+            ("priority", "priority"),
+        ] {
+            words.push((word, part.text(key)?));
+        }
+        link.add("rules", rule(&words));
+        part.end(&mut self.left_out);
+        Ok(())
+    }
+
+    fn end(&mut self, link: Link, part: Part<'_>) {
+        part.end(&mut self.left_out);
+        self.links.push(link);
+    }
+}
+
+/// Netplan's time: milliseconds, or a number with `ms` or `s`.
+fn milliseconds(path: &str, written: &str) -> Result<String, Malformed> {
+    let (number, factor) = match (written.strip_suffix("ms"), written.strip_suffix('s')) {
+        (Some(number), _) => (number, 1),
+        (None, Some(number)) => (number, 1_000),
+        (None, None) => (written, 1),
+    };
+    let number = number.trim().parse::<u32>().ok().and_then(|number| number.checked_mul(factor));
+    match number {
+        Some(number) => Ok(number.to_string()),
+        None => Err(Malformed::new(path, "a time in milliseconds is wanted, or with ms or s behind it")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn imported(texts: &[&str]) -> Imported {
+        netplan(texts.iter().map(|text| muster_yaml::parse(text).unwrap()).collect()).unwrap()
+    }
+
+    fn objects(texts: &[&str]) -> Value {
+        imported(texts).document["network_config"].clone()
+    }
+
+    #[test]
+    fn addresses_routes_rules_and_name_servers() {
+        let text = "network:
+  version: 2
+  renderer: networkd
+  ethernets:
+    eth0:
+      dhcp4: no
+      mtu: 9000
+      addresses: [192.0.2.10/24, {'2001:db8::10/64': {lifetime: 0}}]
+      gateway6: 2001:db8::1
+      routes:
+      - {to: default, via: 192.0.2.1, metric: 50}
+      - {to: 198.51.100.0/24, via: 192.0.2.2, table: 7, from: 192.0.2.10, on-link: true}
+      - {to: 203.0.113.0/24, type: blackhole}
+      routing-policy:
+      - {from: 192.0.2.10, table: 7, priority: 100}
+      nameservers: {addresses: [192.0.2.53], search: [example.org]}
+";
+        let Imported { document, left_out } = imported(&[text]);
+        assert_eq!(
+            document["network_config"],
+            json!([{
+                "type": "interface", "name": "eth0", "use_dhcp": false, "mtu": 9000,
+                "addresses": [{"ip_netmask": "192.0.2.10/24"}, {"ip_netmask": "2001:db8::10/64"}],
+                "routes": [
+                    {"default": true, "next_hop": "2001:db8::1"},
+                    {"default": true, "next_hop": "192.0.2.1", "metric": 50},
+                    {"ip_netmask": "198.51.100.0/24", "next_hop": "192.0.2.2", "table": 7,
+                     "route_options": "src 192.0.2.10 onlink"},
+                ],
+                "rules": [{"rule": "from 192.0.2.10 table 7 priority 100"}],
+                "dns_servers": ["192.0.2.53"], "domain": ["example.org"],
+            }])
+        );
+        assert_eq!(
+            left_out,
+            [
+                "network.ethernets.eth0.addresses[1].2001:db8::10/64.lifetime: a network document has no such setting",
+                "network.ethernets.eth0.routes[2]: a network document has routes of type unicast alone",
+            ]
+        );
+    }
+
+    #[test]
+    fn bonds_bridges_and_vlans_have_their_members() {
+        let text = "network:
+  version: 2
+  ethernets: {left: {match: {name: eth0}}, right: {match: {macaddress: '52:54:00:00:00:01'}, set-name: eth1}, eth2: {}}
+  bonds:
+    bond0:
+      interfaces: [left, right]
+      parameters: {mode: 802.3ad, mii-monitor-interval: 1s, lacp-rate: fast, up-delay: 200}
+  vlans: {vlan7: {id: 7, link: bond0}, storage: {id: 8, link: eth2, addresses: [192.0.2.1/24]}}
+  bridges: {br0: {interfaces: [vlan7], dhcp4: true}, empty: {parameters: {stp: false}}}
+";
+        let Imported { document, left_out } = imported(&[text]);
+        assert_eq!(
+            document["network_config"],
+            json!([
+                {"type": "interface", "name": "eth2"},
+                {"type": "linux_bond", "name": "bond0", "bonding_options": "mode=802.3ad lacp_rate=fast miimon=1000 updelay=200",
+                 "members": [{"type": "interface", "name": "eth0"}, {"type": "interface", "name": "eth1"}]},
+                {"type": "linux_bridge", "name": "br0", "use_dhcp": true,
+                 "members": [{"type": "vlan", "vlan_id": 7, "device": "bond0"}]},
+                {"type": "linux_bridge", "name": "empty", "members": []},
+                {"type": "vlan", "vlan_id": 8, "device": "eth2", "addresses": [{"ip_netmask": "192.0.2.1/24"}]},
+            ])
+        );
+        assert_eq!(
+            left_out,
+            [
+                "network.bridges.empty.parameters.stp: a network document has no such setting",
+                "network.vlans.storage: the link is called vlan8 in a network document",
+            ]
+        );
+    }
+
+    #[test]
+    fn bridges_of_open_vswitch_have_vlans_and_bonds() {
+        let text = "network:
+  version: 2
+  ethernets: {eth0: {}, eth1: {}, eth2: {}}
+  bonds: {pair: {interfaces: [eth0, eth1], parameters: {mode: balance-tcp}, openvswitch: {lacp: active}}}
+  bridges: {br0: {interfaces: [pair, eth2], openvswitch: {fail-mode: secure}}}
+  vlans: {vlan5: {id: 5, link: br0, addresses: [192.0.2.5/24]}}
+";
+        assert_eq!(
+            objects(&[text]),
+            json!([{"type": "ovs_bridge", "name": "br0", "ovs_fail_mode": "secure", "members": [
+                {"type": "ovs_bond", "name": "pair", "ovs_options": "bond_mode=balance-tcp lacp=active",
+                 "members": [{"type": "interface", "name": "eth0"}, {"type": "interface", "name": "eth1"}]},
+                {"type": "interface", "name": "eth2"},
+                {"type": "vlan", "vlan_id": 5, "addresses": [{"ip_netmask": "192.0.2.5/24"}]},
+            ]}])
+        );
+    }
+
+    #[test]
+    fn later_files_count() {
+        let first = "network: {version: 2, ethernets: {eth0: {dhcp4: true, addresses: [192.0.2.1/24]}}}";
+        let second = "network: {ethernets: {eth0: {dhcp4: false, addresses: [192.0.2.2/24]}, eth1:}}";
+        assert_eq!(
+            objects(&[first, second]),
+            json!([
+                {"type": "interface", "name": "eth0", "use_dhcp": false,
+                 "addresses": [{"ip_netmask": "192.0.2.1/24"}, {"ip_netmask": "192.0.2.2/24"}]},
+                {"type": "interface", "name": "eth1"},
+            ])
+        );
+    }
+
+    #[test]
+    fn links_that_no_document_has_are_named() {
+        let text = "network:
+  version: 2
+  ethernets: {any: {match: {name: 'en*'}}, card: {match: {macaddress: '52:54:00:00:00:01'}}}
+  bridges: {br0: {interfaces: [card]}}
+  wifis: {wlan0: {access-points: {x: {password: hush-hush}}}}
+  vrfs: {blue: {table: 10}}
+  odd: 1
+";
+        let Imported { document, left_out } = imported(&[text]);
+        assert_eq!(
+            document,
+            json!({"network_config": [{"type": "linux_bridge", "name": "br0", "members": []}]})
+        );
+        assert_eq!(
+            left_out,
+            [
+                "network.ethernets.any: a network document has the link's name, not network.ethernets.any.match",
+                "network.ethernets.card: a network document has the link's name, not \
+                 network.ethernets.card.match.macaddress",
+                "network.bridges.br0.interfaces: card is left out, so it is no member",
+                "network.vrfs.blue: a network document has no such link",
+                "network.wifis.wlan0: a network document has no such link",
+                "network.odd: a network document has no such setting",
+            ]
+        );
+    }
+
+    #[test]
+    fn other_files_are_refused_with_the_place() {
+        for (text, wanted) in [
+            ("{}", "network: is missing: this is not a file of netplan"),
+            ("[]", "the file: a map is wanted"),
+            ("network: {version: 1}", "network.version: 2 is read, not 1"),
+            (
+                "network: {ethernets: {eth0: {mtu: big}}}",
+                "network.ethernets.eth0.mtu: a number from 0 to 4294967295 is wanted",
+            ),
+            (
+                "network: {ethernets: {eth0: {addresses: 192.0.2.1/24}}}",
+                "network.ethernets.eth0.addresses: a list is wanted",
+            ),
+            ("network: {vlans: {v: {link: eth0}}}", "network.vlans.v.id: is missing: the number of the VLAN"),
+            (
+                "network: {bonds: {b: {parameters: {up-delay: 9999999s}}}}",
+                "network.bonds.b.parameters.up-delay: a time in milliseconds is wanted, or with ms or s behind it",
+            ),
+        ] {
+            let error = netplan(vec![muster_yaml::parse(text).unwrap()]).unwrap_err();
+            assert_eq!(error.to_string(), wanted, "{text}");
+        }
+    }
+}

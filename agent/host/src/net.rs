@@ -348,7 +348,7 @@ impl Network {
         before: Option<Snapshot>,
     ) -> Result<PlanText, NetError> {
         let Planned { document, target, steps, .. } = self.planned(document, mapping, before).await?;
-        let names: Vec<&str> = document.link_names().map(LinkName::as_str).collect();
+        let names: Vec<&str> = managed_links(&document).collect();
         let told = self.neighbours.iter().flat_map(|neighbours| neighbours.would_tell(&names));
         let lines = told.chain(steps.iter().map(ToString::to_string)).collect();
         if let Some(neighbours) = &self.neighbours {
@@ -368,7 +368,7 @@ impl Network {
     ) -> Result<Vec<String>, NetError> {
         let Planned { document, steps, differences, .. } = self.planned(document, mapping, before).await?;
         if let Some(neighbours) = &self.neighbours {
-            neighbours.check(&document.link_names().map(LinkName::as_str).collect::<Vec<_>>())?;
+            neighbours.check(&managed_links(&document).collect::<Vec<_>>())?;
         }
         // Steps say what would be done about a difference.
         let differ = differences.iter().filter(|_| steps.is_empty()).map(ToString::to_string);
@@ -423,7 +423,7 @@ impl Network {
         let Some(neighbours) = &self.neighbours else { return Ok(false) };
         let index = |name: &str| state.links.get(name).map(|link| link.index);
         let links: BTreeMap<&str, Option<u32>> =
-            document.link_names().map(|name| (name.as_str(), index(name.as_str()))).collect();
+            managed_links(document).map(|name| (name, index(name))).collect();
         neighbours.check(&links.keys().copied().collect::<Vec<_>>())?;
         Ok(neighbours.leave_alone(&links).await?)
     }
@@ -578,6 +578,11 @@ fn mapped(
         }
     }
     Ok(document.clone().with_names(&names)?)
+}
+
+/// The links of a document that network managers could have. They all leave the loopback interface to the kernel.
+fn managed_links(document: &NetworkDocument) -> impl Iterator<Item = &str> {
+    document.link_names().filter(|name| !name.is_loopback()).map(LinkName::as_str)
 }
 
 fn extended(mut before: Snapshot, document: &NetworkDocument, state: &State) -> Snapshot {

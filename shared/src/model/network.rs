@@ -60,6 +60,8 @@ pub const MAX_DOCUMENT_BYTES: usize = 16 * 1024 * 1024;
 pub const MAX_LINK_NAME: usize = 15;
 /// A port of Open vSwitch without an interface of the kernel.
 pub const MAX_PORT_NAME: usize = 64;
+/// The kernel's loopback interface, which no document makes, takes down or removes.
+pub const LOOPBACK: &str = "lo";
 /// The kernel's main routing table.
 pub const MAIN_TABLE: u32 = 254;
 
@@ -83,7 +85,7 @@ impl LinkName {
         if matches!(name, "." | ".." | "all" | "default") {
             return refuse("the kernel keeps that name for itself");
         }
-        if name == "lo" {
+        if name == LOOPBACK {
             return refuse("the loopback interface is the kernel's own");
         }
         Ok(Self(name.to_owned()))
@@ -101,9 +103,15 @@ impl LinkName {
         Ok(Self(name.to_owned()))
     }
 
-    /// The name in a policy rule, where `lo` means packets that this host itself sends.
-    pub fn in_rule(name: &str) -> Result<Self, String> {
-        if name == "lo" { Ok(Self(name.to_owned())) } else { Self::new(name) }
+    /// The same, and `lo`: in a policy rule it means packets that this host itself sends, and an interface of that
+    /// name has addresses.
+    pub fn or_loopback(name: &str) -> Result<Self, String> {
+        if name == LOOPBACK { Ok(Self(name.to_owned())) } else { Self::new(name) }
+    }
+
+    /// Whether it is the kernel's own loopback interface.
+    pub fn is_loopback(&self) -> bool {
+        self.0 == LOOPBACK
     }
 
     pub fn as_str(&self) -> &str {

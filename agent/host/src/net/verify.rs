@@ -192,7 +192,7 @@ impl Found<'_> {
                 let text = format!("wanted {address} for good, {name} has it until the end of a lifetime");
                 self.add(&format!("{path}.addresses[{index}]"), text);
             } else if !link.addresses.contains(address) {
-                let has = listed(link.addresses.iter().filter(|address| !address.is_link_local()));
+                let has = listed(link.addresses.iter().filter(|address| !address.is_kernels_own()));
                 self.add(
                     &format!("{path}.addresses[{index}]"),
                     format!("wanted {address}, {name} has {has}"),

@@ -84,6 +84,31 @@ fn a_link_that_was_down_goes_down_again_with_its_addresses() {
 }
 
 #[test]
+fn the_loopback_interface_keeps_what_the_kernel_gave_it() {
+    let (server, peer) = (NetworkServer::new(), NetworkServer::new());
+    server.plug("eth1", &peer, "p1");
+    for command in ["link set lo up", "address add 198.51.100.9/32 dev lo", "route add 203.0.113.0/24 dev lo"]
+    {
+        server.ip(command);
+    }
+    let document = document(json!([{"type": "interface", "name": "lo",
+        "addresses": [{"ip_netmask": "192.0.2.1/32"}, {"ip_netmask": "2001:db8::1/128"}]}]));
+    server.inside(async |network| {
+        let at_first = settled(network.observe().await.unwrap());
+        let before = network.snapshot(&document, &no_mapping(), None).await.unwrap();
+        network.apply(&document, &no_mapping(), &before).await.unwrap();
+        let lo = network.observe().await.unwrap().links["lo"].clone();
+        let mut has: Vec<String> = lo.addresses.iter().map(|address| address.net.to_string()).collect();
+        has.sort();
+        assert_eq!(has, ["127.0.0.1/8", "192.0.2.1/32", "2001:db8::1/128", "::1/128"]);
+        assert_eq!((lo.up, lo.mtu, lo.routes.len()), (true, 65_536, 1));
+        assert_eq!(network.apply(&document, &no_mapping(), &before).await.unwrap().steps, []);
+        network.restore(&before).await.unwrap();
+        assert_eq!(settled(network.observe().await.unwrap()), at_first);
+    });
+}
+
+#[test]
 fn a_linux_bridge_forwards_and_gives_its_members_back() {
     let (server, left, right) = (NetworkServer::new(), NetworkServer::new(), NetworkServer::new());
     server.plug("eth1", &left, "p1");

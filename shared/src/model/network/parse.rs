@@ -182,6 +182,10 @@ impl Reader {
         let written = text(&name_path, &map["remove_name"])?;
         let name =
             LinkName::of_port(written).map_err(|problem| NetworkError::invalid(&name_path, problem))?;
+        if name.is_loopback() {
+            let problem = "the loopback interface is the kernel's own, and is never taken away";
+            return Err(NetworkError::invalid(&name_path, problem));
+        }
         self.removals.push(Removal { path: path.to_owned(), name, kind: kind.to_owned() });
         Ok(())
     }
@@ -230,6 +234,9 @@ impl Reader {
             check_option(&path, kind, option, value)?;
         }
         let (name, of_kind) = self.kind(path, kind, map, place)?;
+        if name.is_loopback() {
+            check_loopback(path, map)?;
+        }
         let has_link = !support::has_no_link(kind);
         let at = |name: &str| format!("{path}.{name}");
         let mut object = Object {
@@ -282,7 +289,11 @@ impl Reader {
             "interface" => {
                 let primary =
                     map.get("primary").map(|value| boolean(&format!("{path}.primary"), value)).transpose()?;
-                (required_name(path, map)?, ObjectKind::Interface { primary: primary.unwrap_or(false) })
+                let name = match place {
+                    Place::Top => top_name(path, map)?,
+                    Place::InOvsBridge(_) | Place::InLinuxBridge | Place::InBond => required_name(path, map)?,
+                };
+                (name, ObjectKind::Interface { primary: primary.unwrap_or(false) })
             }
             "linux_tap" => (required_name(path, map)?, ObjectKind::LinuxTap),
             "ovs_patch_port" => {
@@ -391,6 +402,31 @@ fn not_a_function(path: &str, value: &Value) -> Parsed<()> {
             map.iter().try_for_each(|(key, value)| not_a_function(&format!("{path}.{key}"), value))
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Ok(()),
+    }
+}
+
+/// The name of an interface at the top of a document, where `lo` may stand for its addresses.
+fn top_name(path: &str, map: &Map<String, Value>) -> Parsed<LinkName> {
+    let path = format!("{path}.name");
+    LinkName::or_loopback(text(&path, &map["name"])?).map_err(|problem| NetworkError::invalid(&path, problem))
+}
+
+/// Refuses what could take the loopback interface away from the server's own programs.
+fn check_loopback(path: &str, map: &Map<String, Value>) -> Parsed<()> {
+    const ASKS_NOTHING: [Value; 1] = [Value::Bool(false)];
+    let is_refused = |(option, value): &(&String, &Value)| {
+        let is_applied = matches!(support::of_option("interface", option), Support::Applied);
+        let is_taken =
+            matches!(option.as_str(), "type" | "name" | "addresses" | "rules" | "dns_servers" | "domain");
+        is_applied && !is_taken && !support::is_empty(value) && !ASKS_NOTHING.contains(value)
+    };
+    match map.iter().find(is_refused) {
+        None => Ok(()),
+        Some((option, _)) => Err(NetworkError::unsupported(
+            &format!("{path}.{option}"),
+            format!("'{option}' of the loopback interface"),
+            "addresses, rules, dns_servers and domain are taken there",
+        )),
     }
 }
 

@@ -212,8 +212,8 @@ impl Parts<'_> {
                 let net = self.prefix(word, value)?;
                 *(if kind == "from" { &mut self.rule.from } else { &mut self.rule.to }) = net;
             }
-            "iif" => rule.iif = Some(LinkName::in_rule(value).map_err(wrong)?),
-            "oif" => rule.oif = Some(LinkName::in_rule(value).map_err(wrong)?),
+            "iif" => rule.iif = Some(LinkName::or_loopback(value).map_err(wrong)?),
+            "oif" => rule.oif = Some(LinkName::or_loopback(value).map_err(wrong)?),
             "fwmark" => {
                 let (mark, mask) = value.split_once('/').unwrap_or((value, "0xffffffff"));
                 let pair = integer(mark).zip(integer(mask));

@@ -258,8 +258,9 @@ fn what_is_wrong_is_named_with_its_place() {
             "name: 'eth0:1' cannot name an interface: letters, digits and . _ - are taken",
         ),
         (
-            json!({"name": "lo"}),
-            "name: 'lo' cannot name an interface: the loopback interface is the kernel's own",
+            json!({"name": "lo", "mtu": 1500}),
+            "mtu: 'mtu' of the loopback interface is not supported by this version; addresses, rules, dns_servers and domain \
+             are taken there",
         ),
         (json!({"name": null}), "name: a string is wanted, not nothing"),
         (json!({"addresses": {}}), "addresses: a list is wanted, not a map"),
@@ -663,5 +664,41 @@ fn a_fallback_is_as_strict_as_the_document() {
     ];
     for (fallback, wanted) in rows {
         assert_eq!(with(fallback).unwrap_err().to_string(), wanted);
+    }
+}
+
+#[test]
+fn the_loopback_interface_has_addresses_alone() {
+    let lo = json!({"type": "interface", "name": "lo", "use_dhcp": false, "addresses": [{"ip_netmask": "192.0.2.1/32"}],
+        "rules": [{"rule": "from 192.0.2.1 table 7"}]});
+    let document = NetworkDocument::parse(&json!([lo])).unwrap();
+    assert!(document.objects[0].name.is_loopback() && document.objects[0].addresses.len() == 1);
+    let with = |option: &str, value: Value| {
+        let mut lo = json!({"type": "interface", "name": "lo"});
+        lo[option] = value;
+        NetworkDocument::parse(&json!([lo])).unwrap_err().to_string()
+    };
+    for (option, value) in [
+        ("use_dhcp", json!(true)),
+        ("routes", json!([{"default": true, "next_hop": "192.0.2.1"}])),
+        ("ethtool_opts", json!("-K lo gro off")),
+        ("primary", json!(true)),
+    ] {
+        assert!(with(option, value).contains(&format!("'{option}' of the loopback interface")), "{option}");
+    }
+    for (document, wanted) in [
+        (
+            json!([{"type": "linux_bridge", "name": "br0", "members": [{"type": "interface", "name": "lo"}]}]),
+            "the kernel's own",
+        ),
+        (json!([{"type": "linux_bridge", "name": "lo", "members": []}]), "the kernel's own"),
+        (
+            json!({"remove_config": [{"remove_name": "lo", "remove_type": "interface"}]}),
+            "is never taken away",
+        ),
+        (json!([{"remove_name": "lo", "remove_type": "interface"}]), "is never taken away"),
+    ] {
+        let error = NetworkDocument::parse(&document).unwrap_err().to_string();
+        assert!(error.contains(wanted), "{document}: {error}");
     }
 }

@@ -28,6 +28,11 @@ pub(super) fn stanzas(
     for object in objects {
         let name = &object.name;
         let mut first = String::new();
+        if name.is_loopback() {
+            missing.push(Format::Ifupdown.lacks(object, "the loopback interface"));
+            unwritten.push(name.clone());
+            continue;
+        }
         if object.dhcp.is_some() {
             missing.push(Format::Ifupdown.lacks(object, "an interface that leases its addresses"));
             unwritten.push(name.clone());

@@ -23,6 +23,11 @@ pub(super) fn keyfiles(
     for object in document.all().filter(|object| !object.is_port_only()) {
         let name = &object.name;
         let is_port = above.switched.contains(&name);
+        if name.is_loopback() {
+            missing.push(Format::NetworkManager.lacks(object, "the loopback interface"));
+            unwritten.push(name.clone());
+            continue;
+        }
         let is_switched = is_port || matches!(object.kind, ObjectKind::OvsBridge { .. });
         if is_switched {
             if !carries_nothing(object) || object.mtu.is_some() {

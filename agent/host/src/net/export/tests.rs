@@ -174,6 +174,7 @@ fn what_cannot_be_said_is_named_and_the_rest_is_written() {
     let tuned = port(json!({"ethtool_opts": "-K ${DEVICE} tso off; -G ${DEVICE} rx 512"}));
     let told = "ethtool_opts (-K tso, -G rx)";
     use Format::{Ifupdown, NetworkManager, Networkd};
+    let loopback = json!({"type": "interface", "name": "lo", "addresses": address(8)});
     for (format, object, missing, unwritten) in [
         (NetworkManager, bridge(linux, json!({}), bare()), vec![], ""),
         (NetworkManager, bridge(switch, json!({}), bare()), vec![(on_port, up)], "br1 eth2"),
@@ -250,6 +251,9 @@ fn what_cannot_be_said_is_named_and_the_rest_is_written() {
             vec![(on_bridge, "an interface that leases its addresses")],
             "eth2",
         ),
+        (Networkd, loopback.clone(), vec![], ""),
+        (NetworkManager, loopback.clone(), vec![(on_bridge, "the loopback interface")], "lo"),
+        (Ifupdown, loopback, vec![(on_bridge, "the loopback interface")], "lo"),
     ] {
         let other = json!({"type": "interface", "name": "eth9", "use_dhcp": false, "addresses": address(9)});
         let document = NetworkDocument::parse(&json!([other, object])).unwrap();

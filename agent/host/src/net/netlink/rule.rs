@@ -85,8 +85,8 @@ fn parse(message: &RuleMessage) -> Option<(Rule, u8)> {
         match attribute {
             RuleAttribute::Destination(address) => rule.to = IpNet::new(*address, header.dst_len).ok(),
             RuleAttribute::Source(address) => rule.from = IpNet::new(*address, header.src_len).ok(),
-            RuleAttribute::Iifname(name) => rule.iif = Some(LinkName::in_rule(name).ok()?),
-            RuleAttribute::Oifname(name) => rule.oif = Some(LinkName::in_rule(name).ok()?),
+            RuleAttribute::Iifname(name) => rule.iif = Some(LinkName::or_loopback(name).ok()?),
+            RuleAttribute::Oifname(name) => rule.oif = Some(LinkName::or_loopback(name).ok()?),
             RuleAttribute::Priority(priority) => rule.priority = *priority,
             RuleAttribute::FwMark(found) => mark = Some(*found),
             RuleAttribute::FwMask(found) => mask = Some(*found),

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use muster_shared::model::network::Rule;
+use muster_shared::model::network::{LOOPBACK, Rule};
 
 use super::super::dhcp::Leases;
 use super::super::state::{Address, Attach, Link, PROTOCOL_DHCP, Route, RouteKey};
@@ -44,7 +44,8 @@ pub(super) fn plan(
     }
     rules(target, rules_now, steps);
     for (name, wanted) in target.present().filter(|(_, wanted)| wanted.origin != Origin::Beside) {
-        for route in routes.left(name) {
+        // Others send through the loopback interface to drop packets, or to announce a network.
+        for route in routes.left(name).filter(|_| name != LOOPBACK) {
             // A client with other settings sets its routes again.
             let ended = dhcp.links.get(name).is_some_and(|lease| wanted.dhcp.as_ref() != Some(&lease.told));
             if route.is_static() || gives_up(wanted) || (ended && route.protocol == PROTOCOL_DHCP) {
@@ -156,7 +157,7 @@ fn goes(address: &Address, on: &OnLink<'_>) -> bool {
     match wanted.origin {
         Origin::Beside => false,
         _ if leased.contains(&ip) => !wanted.dhcp.as_ref().is_some_and(|told| told.leases(ip)),
-        Origin::Document if address.is_link_local() => false,
+        Origin::Document if address.is_kernels_own() => false,
         Origin::Document => !address.given || gives_up(wanted),
         Origin::Before => !address.given && !address.is_of_mac(now.mac.as_deref()),
     }

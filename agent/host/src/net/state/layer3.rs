@@ -198,6 +198,11 @@ impl Address {
         matches!(self.net.addr(), IpAddr::V6(address) if address.is_unicast_link_local())
     }
 
+    /// Whether the kernel itself, or the system at boot, gives it: an address of the link alone, or one of the host alone.
+    pub fn is_kernels_own(&self) -> bool {
+        self.is_link_local() || self.net.addr().is_loopback()
+    }
+
     /// The link-local address that the kernel makes of the link's MAC address.
     pub fn is_of_mac(&self, mac: Option<&str>) -> bool {
         let octets: Vec<u8> =

@@ -103,6 +103,8 @@ pub enum Verb {
     NetShow,
     /// `run`: supervise one run of a command; the agent starts this for the given directory.
     Supervise(PathBuf),
+    /// `upgrade`: change the agent's own package; the agent starts this with what to do, as JSON.
+    Upgrade(String),
     /// Say whether the settings are valid.
     CheckConfig,
     /// Print [`HELP`].
@@ -278,8 +280,9 @@ fn verb(given: &mut Arguments) -> Result<Verb, UsageError> {
             Some(document) => Ok(Verb::NetPlan(document)),
         },
         ["flow", "release"] => Ok(Verb::FlowRelease),
-        // The agent itself gives this argument.
+        // The agent itself gives these arguments.
         ["run", directory] => Ok(Verb::Supervise(directory.into())),
+        ["upgrade", change] => Ok(Verb::Upgrade((*change).to_owned())),
         ["flow", ..] => wrong("flow takes release".into()),
         ["net", ..] => wrong("net takes one of apply, boot, export, plan, show".into()),
         [other, ..] => wrong(format!(

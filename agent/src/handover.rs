@@ -197,10 +197,19 @@ pub async fn hand_over(state_dir: &Path, request: &Request) -> anyhow::Result<Op
 /// # Errors
 /// No agent listens here, or it does not answer.
 pub async fn link_state(state_dir: &Path) -> io::Result<LinkState> {
+    agent_link_state(state_dir).await.map(|(_, link_state)| link_state)
+}
+
+/// The process of the agent that runs here, and how it stands with its controller.
+///
+/// # Errors
+/// No agent listens here, or it does not answer.
+pub async fn agent_link_state(state_dir: &Path) -> io::Result<(i32, LinkState)> {
     let asked = async {
         let mut stream = UnixStream::connect(state_dir.join(SOCKET)).await?;
+        let process = stream.peer_cred()?.pid().ok_or(io::ErrorKind::Unsupported)?;
         send(&mut stream, &Message::Question { ask: Question::LinkState }).await?;
-        receive(&mut stream).await
+        Ok((process, receive(&mut stream).await?))
     };
     let late = || io::Error::new(io::ErrorKind::TimedOut, "no answer");
     timeout(ANSWER_WITHIN, asked).await.map_err(|_| late())?

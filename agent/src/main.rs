@@ -23,6 +23,7 @@ mod settings;
 mod signals;
 mod state_dir;
 mod token;
+mod upgrade;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -36,7 +37,7 @@ use muster_host::facts::Server;
 use muster_host::files::Files;
 use muster_host::hostname::ServerName;
 use muster_host::net::{HostConfig, Network};
-use muster_host::package::Packages;
+use muster_host::package::{OwnProgram, Packages};
 use muster_host::run::Runner;
 use muster_host::sysctl::Sysctls;
 use muster_host::systemd::Systemd;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         Verb::Version => println!("muster-agent {}", env!("CARGO_PKG_VERSION")),
         // The supervisor needs no settings, and must not fail for want of one.
         Verb::Supervise(directory) => return supervise(directory),
+        Verb::Upgrade(change) => return upgrade::run(cli.state_dir.as_deref(), change),
         // Settings that are wrong are a finding.
         Verb::Doctor(output) => return doctor::run(&cli, *output, read_settings(&cli)),
         _ => return with_settings(&cli),
@@ -227,6 +229,7 @@ async fn work_on_network(verb: &Verb, settings: &Settings) -> anyhow::Result<()>
         Verb::Run
         | Verb::Join { .. }
         | Verb::Supervise(_)
+        | Verb::Upgrade(_)
         | Verb::Doctor(_)
         | Verb::CheckConfig
         | Verb::Help
@@ -317,7 +320,11 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
         tools: Tools {
             accounts: Accounts,
             files: Files::new(state.before()),
-            packages: Packages::new(runs(state, settings)),
+            packages: Packages::new(runs(state, settings)).with_own(OwnProgram {
+                program: own_program(),
+                state_dir: state.path().to_owned(),
+                within: settings.agent.confirm_timeout,
+            }),
             sysctls: Sysctls::new(None, Files::new(state.before())),
             units: Units::new(systemd(settings), Files::new(state.before())),
         },
@@ -332,9 +339,12 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
 }
 
 /// The path of this program as it was started: an upgrade replaces the file.
+fn own_program() -> PathBuf {
+    std::env::current_exe().unwrap_or_else(|_| "/usr/sbin/muster-agent".into())
+}
+
 fn runs(state: &StateDir, settings: &Settings) -> Runner {
-    let own = std::env::current_exe().unwrap_or_else(|_| "/usr/sbin/muster-agent".into());
-    Runner::new(state.runs(), own, Some(systemd(settings)).filter(Systemd::is_there))
+    Runner::new(state.runs(), own_program(), Some(systemd(settings)).filter(Systemd::is_there))
 }
 
 fn systemd(settings: &Settings) -> Systemd {

@@ -202,13 +202,14 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits until no run of a resource is under way, and forgets its runs, before the caller inspects
-    /// their results.
+    /// Waits until no run of the same resource is under way, and forgets its runs, before the caller inspects
+    /// their results. Returns the end of the run itself, if it is recorded.
     ///
     /// # Errors
     /// A run may still be active.
-    pub async fn wait_out(&self, resource: ResourceId) -> Result<(), RunFailed> {
-        for id in self.known()?.into_iter().filter(|id| id.resource == resource) {
+    pub async fn wait_out(&self, own: &RunId) -> Result<Option<Ended>, RunFailed> {
+        let mut ended = None;
+        for id in self.known()?.into_iter().filter(|id| id.resource == own.resource) {
             let directory = Directory::new(&self.directory, &id);
             if directory.stands()? == RunState::Ordered {
                 // The supervisor may be about to start.
@@ -218,9 +219,13 @@ impl Runner {
                 directory.until_dead().await?;
             }
             self.gone(&id, &directory).await?;
+            if id == *own && directory.stands()? == RunState::Ended {
+                // A damaged record says nothing: the caller looks at what is there.
+                ended = directory.ended().ok();
+            }
             directory.remove()?;
         }
-        Ok(())
+        Ok(ended)
     }
 
     /// Forgets a run whose end is recorded elsewhere.

@@ -18,3 +18,4 @@ mod package_dnf;
 mod rpm;
 mod systemd;
 mod unit;
+mod upgrade;

@@ -18,6 +18,7 @@ mod ask;
 mod dnf;
 mod error;
 mod lock;
+mod own;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -36,6 +37,8 @@ use crate::watch::Places;
 use apt::Apt;
 use dnf::Dnf;
 pub use error::PackageFault;
+use own::WayBack;
+pub use own::{OwnChange, OwnProgram, PutBack, SAYS, UNDONE};
 
 type Result<T> = std::result::Result<T, PackageFault>;
 
@@ -43,6 +46,8 @@ type Result<T> = std::result::Result<T, PackageFault>;
 #[derive(Clone, Debug)]
 pub struct Packages {
     runs: Runner,
+    /// The program whose package is changed with care.
+    own: Option<OwnProgram>,
 }
 
 /// A package as it was.
@@ -118,6 +123,8 @@ struct Work<'a> {
     id: &'a RunId,
     package: &'a str,
     until: Instant,
+    /// For the package of this program.
+    own: Option<(&'a OwnProgram, WayBack)>,
 }
 
 /// The package databases: a change of any package changes one of these files.
@@ -171,7 +178,12 @@ impl Resource for Package {
 impl Packages {
     /// Packages of this server; commands that change something are `runs`.
     pub fn new(runs: Runner) -> Self {
-        Self { runs }
+        Self { runs, own: None }
+    }
+
+    /// The package that brought this program is kept in another version only if that reaches the controller.
+    pub fn with_own(self, own: OwnProgram) -> Self {
+        Self { own: Some(own), ..self }
     }
 
     /// The present state, for [`Packages::restore`].
@@ -203,7 +215,10 @@ impl Packages {
     /// # Errors
     /// The state was not restored.
     pub async fn restore(&self, id: &RunId, package: &Package, before: &PackageBefore) -> Result<bool> {
-        self.runs.wait_out(id.resource).await?;
+        let ended = self.runs.wait_out(id).await?;
+        if let Some(fault) = ended.and_then(|ended| own::undone(&package.name, &ended)) {
+            return Err(fault);
+        }
         if package.on_delete == OnDelete::Keep {
             return Ok(false);
         }
@@ -235,26 +250,47 @@ impl Packages {
     pub async fn check(&self, package: &Package) -> Result<Vec<String>> {
         let manager = Manager::here()?;
         let listing = manager.list(&package.name).await?;
-        Ok(manager.differences(&listing, &package.name, &Goal::of(package)))
+        let mut differ = manager.differences(&listing, &package.name, &Goal::of(package));
+        if self.own_put_back(manager, &package.name).await?.is_some() {
+            differ.push("its program is that of an earlier version".into());
+        }
+        Ok(differ)
+    }
+
+    /// The program of this agent, if this is its package, and an earlier program had to be put back.
+    async fn own_put_back(&self, manager: Manager, name: &str) -> Result<Option<&OwnProgram>> {
+        match self.own.as_ref().filter(|own| own.is_put_back()) {
+            Some(own) if manager.is_own(name).await? => Ok(Some(own)),
+            _ => Ok(None),
+        }
     }
 
     async fn reach(&self, id: &RunId, package: &Package, goal: &Goal) -> Result<Applied> {
         let name = package.name.as_str();
         // A run begun by an earlier agent comes to its end, however it ends.
-        self.runs.wait_out(id.resource).await?;
+        let ended = self.runs.wait_out(id).await?;
+        if let Some(fault) = ended.and_then(|ended| own::undone(name, &ended)) {
+            return Err(fault);
+        }
         let manager = Manager::here()?;
         let was = manager.list(name).await?;
         let found = |listing: &Listing| listing.find(name).map(|found| found.version.clone());
         if manager.differences(&was, name, goal).is_empty() {
+            if self.own_put_back(manager, name).await?.is_some() {
+                return Err(PackageFault::PutBack { package: name.to_owned() });
+            }
             return Ok(Applied { version: found(&was), touched: false, mended: false });
         }
         let until = Instant::now() + Duration::from_secs(package.timeout.into());
-        let work = Work { runs: &self.runs, id, package: name, until };
+        let mut work = Work { runs: &self.runs, id, package: name, until, own: None };
         lock::wait(manager.locks(), package.timeout, until).await?;
         // Changes made by others while the agent waited stay.
         let (was, mended) = manager.mend(&work, manager.list(name).await?, goal).await?;
-        if goal.version == Wanted::Absent && was.find(name).is_some() && manager.is_own(name).await? {
-            return Err(PackageFault::Own { package: name.to_owned() });
+        if was.find(name).is_some() && manager.is_own(name).await? {
+            if goal.version == Wanted::Absent {
+                return Err(PackageFault::Own { package: name.to_owned() });
+            }
+            work.own = self.own.as_ref().zip(WayBack::to(manager, &was, name));
         }
         let mut ran = Vec::new();
         if let Err(fault) = Self::change(manager, &work, &was, goal, &mut ran).await {
@@ -303,11 +339,12 @@ impl Packages {
         ran: &[Order],
         fault: PackageFault,
     ) -> PackageFault {
-        if ran.is_empty() {
+        if ran.is_empty() || matches!(fault, PackageFault::Undone { .. }) {
             return fault;
         }
         let package = work.package;
-        let work = Work { until: Instant::now() + Duration::from_secs(PACKAGE_BACK.into()), ..*work };
+        let until = Instant::now() + Duration::from_secs(PACKAGE_BACK.into());
+        let work = Work { until, own: None, ..*work };
         let Ok(is) = manager.list(package).await else { return fault };
         let (was, is) = manager.changed_by(ran, was, &is, package);
         if is == was {
@@ -520,10 +557,17 @@ impl Work<'_> {
     /// Runs the order to its end, in a separate unit.
     async fn run(&self, order: &Order) -> Result<()> {
         let timeout = self.until.saturating_duration_since(Instant::now()).max(Duration::from_secs(1));
-        let program = std::iter::once(OsString::from(order.program));
+        let own = self.own.as_ref().filter(|_| order.gives.contains_key(self.package));
+        let (arguments, timeout) = match own {
+            Some((own, way_back)) => own.order(order, timeout, way_back),
+            None => {
+                let program = std::iter::once(OsString::from(order.program));
+                (program.chain(order.arguments.iter().map(OsString::from)).collect(), timeout)
+            }
+        };
         let task = Task {
             description: format!("package {}", self.package),
-            program: Program::Arguments(program.chain(order.arguments.iter().map(OsString::from)).collect()),
+            program: Program::Arguments(arguments),
             environment: apt::ENVIRONMENT.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect(),
             outputs: Vec::new(),
             timeout,
@@ -533,6 +577,9 @@ impl Work<'_> {
         let ended = self.runs.run(self.id, &task).await;
         self.runs.forget(self.id);
         let ended = ended?;
+        if let Some(fault) = own.and_then(|_| own::undone(self.package, &ended)) {
+            return Err(fault);
+        }
         match ended.how {
             RunEnd::Exited(0) => Ok(()),
             how => Err(PackageFault::of_command(order, &how, &ended.stdout, &ended.stderr)),

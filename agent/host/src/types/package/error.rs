@@ -64,6 +64,14 @@ pub enum PackageFault {
         "{package} is the package of the agent that runs here, which does not remove itself: take this resource out of the template with 'on_delete: keep', and remove it on the server by hand"
     )]
     Own { package: String },
+    /// The new agent did not come up.
+    #[error("{package} is the package of the agent that runs here, and was not kept: {why}{}", quoted(.lines))]
+    Undone { package: String, why: String, lines: Vec<String> },
+    /// An earlier change was undone without the package manager.
+    #[error(
+        "{package} is installed, and the agent that runs here is of an earlier version, because this one did not reach the controller: give another version, or install it again on the server"
+    )]
+    PutBack { package: String },
     #[error("'{command}' {how}{}", quoted(.lines))]
     Command {
         /// The command as an operator would type it.
@@ -93,6 +101,7 @@ impl Fault for PackageFault {
     fn is_permanent(&self) -> bool {
         match self {
             Self::NoManager | Self::Others { .. } | Self::Held { .. } | Self::Own { .. } => true,
+            Self::Undone { .. } | Self::PutBack { .. } => true,
             Self::NoPackage { refresh, .. } | Self::NoVersion { refresh, .. } => refresh.is_none(),
             Self::Command { permanent, .. } => *permanent,
             Self::After { fault, .. } => fault.is_permanent(),

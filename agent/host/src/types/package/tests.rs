@@ -1,5 +1,6 @@
 use super::*;
 use crate::resource::Fault as _;
+use crate::run::Ended;
 
 fn installed(name: &str, version: &str) -> (String, Installed) {
     let installed = Installed { name: name.into(), version: version.into(), broken: None, held: false };
@@ -280,4 +281,60 @@ fn of_what_a_command_wrote_the_end_is_told() {
     let long = "x".repeat(5000);
     let fault = PackageFault::of_command(&order, &RunEnd::TimedOut, &long, &format!("{long}\nlast\n"));
     assert!(fault.to_string().len() < 3000 && fault.to_string().contains("last"));
+}
+
+#[test]
+fn a_change_of_the_own_package_knows_its_way_back() {
+    let was = listing([("lib", "1"), ("web", "2")]);
+    let own =
+        OwnProgram { program: "/usr/sbin/agent".into(), state_dir: "/var/lib/agent".into(), within: 30 };
+    let asked = |manager: Manager, was: &Listing| {
+        let way_back = WayBack::to(manager, was, "web").unwrap();
+        let (words, time) = own.order(&ran(&[("web", "3")]), Duration::from_secs(100), &way_back);
+        let words: Vec<String> = words.into_iter().map(|word| word.into_string().unwrap()).collect();
+        assert_eq!(words[..4], ["/usr/sbin/agent", "--state-dir", "/var/lib/agent", "upgrade"]);
+        let change: OwnChange = serde_json::from_str(&words[4]).unwrap();
+        assert_eq!((change.timeout, change.within, &*change.before), (100, 30, "2"));
+        assert!(time > Duration::from_secs(100 + 3 * 30 + u64::from(change.back_timeout)), "{time:?}");
+        (change.change[0].clone(), change.back.first().cloned(), change.back.last().cloned())
+    };
+    let some = |word: &str| Some(word.to_owned());
+    assert_eq!(asked(Manager::Apt, &was), (apt::GET.into(), some(apt::GET), some("web=2")));
+    assert_eq!(asked(Manager::Dnf, &was).2, some("web-2"));
+    // What is broken comes back whole.
+    let mut broken = was.clone();
+    broken.0.get_mut("web").unwrap().broken = Some("half-configured".into());
+    assert_eq!(asked(Manager::Apt, &broken).2, some("web=2"));
+    assert!(WayBack::to(Manager::Apt, &was, "none").is_none());
+}
+
+#[test]
+fn a_change_that_was_undone_says_why_and_is_not_tried_again() {
+    let ended = |how, stderr: &str| {
+        let stderr = stderr.to_owned();
+        own::undone("agent", &Ended { how, stdout: String::new(), stderr, outputs: BTreeMap::new() })
+    };
+    let undone = RunEnd::Exited(UNDONE.into());
+    let fault = ended(undone.clone(), &format!("dpkg: no\n{SAYS}it hangs; 1 is back\n")).unwrap();
+    let said = "agent is the package of the agent that runs here, and was not kept: it hangs; 1 is back; it ends: dpkg: no";
+    assert_eq!(fault.to_string(), said);
+    assert!(fault.is_permanent());
+    assert!(ended(undone, "").unwrap().to_string().ends_with("it did not come up"));
+    for other in [RunEnd::Exited(0), RunEnd::Exited(100), RunEnd::Killed(9), RunEnd::TimedOut] {
+        assert!(ended(other.clone(), SAYS).is_none(), "{other:?}");
+    }
+}
+
+#[test]
+fn a_program_that_was_put_back_is_known_until_it_is_replaced() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let program = dir.path().join("agent");
+    fs::write(&program, "1").unwrap();
+    assert!(!PutBack::is_of(&program, dir.path()));
+    PutBack::record(&program, dir.path()).unwrap();
+    assert!(PutBack::is_of(&program, dir.path()));
+    // As dpkg and rpm do it: both files are there for a moment.
+    fs::write(dir.path().join("new"), "2").unwrap();
+    fs::rename(dir.path().join("new"), &program).unwrap();
+    assert!(!PutBack::is_of(&program, dir.path()));
 }

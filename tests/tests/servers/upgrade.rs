@@ -1,0 +1,253 @@
+//! The agent's own package, over a fleet: `Muster::Package` with a rollout changes the agents of three servers by apt. Each
+//! ends in the middle of its own job, and its successor reports. An agent that does not come up stops the rollout at
+//! its canary, where the earlier one is brought back.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use muster_testbed::{Namespace, Running, SystemdServer, eventually};
+use muster_tests::site::Packages;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// As the programs under test say it.
+const BUILT: &str = env!("CARGO_PKG_VERSION");
+/// Seconds in which an agent must be connected: enough for one on a machine that is five times slower.
+const WITHIN: u32 = 30;
+
+const TEMPLATE: &str = "
+heat_template_version: 2018-08-31
+parameters: {version: {type: string}}
+resources:
+  agent:
+    type: Muster::Package
+    for_each: {nodes: 'role=web'}
+    rollout: {batch: 1, canary: 1, max_failures: 0}
+    properties: {name: muster-agent, version: {get_param: version}, on_delete: keep}
+";
+
+/// On a server: its repository has the packages below `/srv/repo`.
+const INDEX: &str = "
+cd /srv/repo
+for file in *.deb; do
+  dpkg-deb -f $file
+  printf 'Filename: ./%s\\nSize: %s\\nSHA256: %s\\n\\n' $file $(stat -c %s $file) $(sha256sum $file | cut -d ' ' -f 1)
+done >Packages
+rm -rf /etc/apt/sources.list.d/* /var/lib/apt/lists/*
+echo 'deb [trusted=yes] file:/srv/repo ./' >/etc/apt/sources.list
+apt-get update -qq";
+
+/// Packages of one program: as built, one that says a newer version of itself, and those that do not start.
+struct Agents {
+    dir: TempDir,
+    built: Packages,
+}
+
+impl Agents {
+    fn make() -> Self {
+        Self { dir: TempDir::new().unwrap(), built: Packages::make("deb", BUILT) }
+    }
+
+    /// The version with another last digit.
+    fn version(digit: u8) -> String {
+        let (head, _) = BUILT.rsplit_once('.').unwrap();
+        format!("{head}.{digit}")
+    }
+
+    /// The package as built with another version, after `script` changed what is in it.
+    fn variant(&self, digit: u8, script: &str) -> PathBuf {
+        let file = self.dir.path().join(format!("muster-agent_{}.deb", Self::version(digit)));
+        let mut command = Command::new("sh");
+        command.args([
+            "-euc",
+            &format!(
+            "dpkg-deb -R \"$1\" tree; {script}; sed -i \"s/^Version: .*/Version: $3-1/\" tree/DEBIAN/control
+             dpkg-deb --root-owner-group -Zgzip -z1 --build tree \"$2\" >/dev/null; rm -r tree"
+        ),
+            "sh",
+        ]);
+        command.arg(self.built.file("muster-agent")).arg(&file).arg(Self::version(digit));
+        command.current_dir(self.dir.path());
+        Running::start(command).finish().expect(0);
+        file
+    }
+
+    /// The same program, with a version of the same length in its place.
+    fn working(&self, digit: u8) -> PathBuf {
+        let other = Self::version(digit);
+        let (from, to) = (BUILT.replace('.', "\\."), &other);
+        self.variant(digit, &format!("LC_ALL=C sed -i 's/{from}/{to}/g' tree/usr/sbin/muster-agent"))
+    }
+
+    fn broken(&self, digit: u8) -> PathBuf {
+        self.variant(
+            digit,
+            "printf '#!/bin/sh\\necho no such instruction >&2\\nexit 1\\n' >tree/usr/sbin/muster-agent",
+        )
+    }
+}
+
+struct Fleet {
+    controller: SystemdServer,
+    servers: Vec<SystemdServer>,
+    _hub: Namespace,
+}
+
+impl Fleet {
+    fn start(agents: &Agents) -> Self {
+        let hub = Namespace::hub();
+        let controller = SystemdServer::start("controller");
+        controller.connect(&hub, 2);
+        agents.built.install(&controller, &["muster-controller", "muster"]);
+        controller
+            .sh("sed -i 's/^#addresses = .*/addresses = [\"10.77.0.2:8883\"]/' /etc/muster/controller.toml
+            systemctl enable --now muster-controller");
+        let servers = ["web-1", "web-2", "web-3"].into_iter().zip(3..).map(|(name, number)| {
+            let server = SystemdServer::start(name);
+            server.connect(&hub, number);
+            agents.built.install(&server, &["muster-agent"]);
+            let token = controller.sh(&format!("muster node token --name {name} --label role=web"));
+            server.sh(&format!(
+                "mkdir -p /etc/systemd/system/muster-agent.service.d
+                 printf '[Service]\\nEnvironment=MUSTER_AGENT__CONFIRM_TIMEOUT={WITHIN}\\n' >/etc/systemd/system/muster-agent.service.d/bed.conf
+                 systemctl daemon-reload
+                 systemd-run --quiet --unit=by-hand muster-agent join {} --name {name}",
+                token.trim()
+            ));
+            controller.sh(&format!("muster node wait --count {} --timeout 300", number - 2));
+            server.sh("systemctl stop by-hand; systemctl enable --now muster-agent");
+            server
+        });
+        Self { servers: servers.collect(), controller, _hub: hub }
+    }
+
+    fn json(&self, command: &str) -> Value {
+        serde_json::from_str(&self.controller.sh(command)).unwrap()
+    }
+
+    /// Every server's repository has this package as well.
+    fn offer(&self, package: &Path) {
+        let name = package.file_name().unwrap().to_str().unwrap();
+        for server in &self.servers {
+            server.copy(package, &format!("/srv/repo/{name}"));
+            server.sh(INDEX);
+        }
+    }
+
+    /// Wants this version on all; why that failed, if it did.
+    fn want(&self, digit: u8) -> Result<(), String> {
+        let verb =
+            if self.controller.try_sh("muster stack show agents").status == 0 { "update" } else { "create" };
+        let version = Agents::version(digit);
+        let ran = self.controller.try_sh(&format!(
+            "cat >/root/agents.yaml <<'END'\n{TEMPLATE}END\nmuster stack {verb} agents -t /root/agents.yaml -P version={version}-1 --wait"
+        ));
+        if ran.status == 0 { Ok(()) } else { Err(format!("{}{}", ran.stdout, ran.stderr)) }
+    }
+
+    /// What the controller hears from each agent.
+    fn versions(&self) -> Vec<String> {
+        let nodes = self.json("muster node list -o json");
+        let nodes = nodes.as_array().unwrap().iter();
+        let shown = |node: &Value| {
+            let of = |key: &str| node[key].as_str().unwrap_or_default().to_owned();
+            format!("{} {} {}", of("name"), of("state"), of("agent_version"))
+        };
+        nodes.map(shown).collect()
+    }
+
+    #[track_caller]
+    fn all_are(&self, digit: u8) {
+        let version = Agents::version(digit);
+        let wanted: Vec<_> = (1..=3).map(|number| format!("web-{number} online {version}")).collect();
+        eventually(&format!("all are {version}"), || (self.versions() == wanted).then_some(()));
+        for server in &self.servers {
+            assert_eq!(installed(server), format!("{version}-1 installed"));
+        }
+    }
+
+    /// The process of each agent, and when it began: after one that was started anew, another.
+    fn processes(&self) -> Vec<String> {
+        let of = |server: &SystemdServer| {
+            server.sh("systemctl show -P MainPID -P ActiveEnterTimestampMonotonic muster-agent")
+        };
+        self.servers.iter().map(of).collect()
+    }
+
+    fn rollout(&self) -> Value {
+        self.json("muster stack show agents -o json")["rollouts"][0].clone()
+    }
+}
+
+fn installed(server: &SystemdServer) -> String {
+    server.sh("dpkg-query -W -f '${Version} ${db:Status-Status}' muster-agent")
+}
+
+fn since(server: &SystemdServer) -> u64 {
+    server.sh("systemctl show -P ActiveEnterTimestampMonotonic muster-agent").trim().parse().unwrap()
+}
+
+#[test]
+fn agents_are_upgraded_one_after_the_other_and_a_bad_one_stops() {
+    let agents = Agents::make();
+    let fleet = Fleet::start(&agents);
+    let built: u8 = BUILT.rsplit_once('.').unwrap().1.parse().unwrap();
+    let first = agents.dir.path().join(format!("muster-agent_{BUILT}.deb"));
+    fs::copy(agents.built.file("muster-agent"), &first).unwrap();
+    fleet.offer(&first);
+    let before = fleet.processes();
+    fleet.want(built).unwrap();
+    assert_eq!(fleet.processes(), before, "what is there already restarts nobody");
+    fleet.all_are(built);
+
+    // Upwards: each agent ends while its own job runs, and the next server begins when the successor has reported.
+    fleet.offer(&agents.working(7));
+    fleet.want(7).unwrap();
+    fleet.all_are(7);
+    let began: Vec<u64> = fleet.servers.iter().map(since).collect();
+    assert!(began.is_sorted(), "in the order of their names: {began:?}");
+    for server in &fleet.servers {
+        assert_eq!(server.sh("systemctl show -P NRestarts muster-agent").trim(), "0");
+        assert_eq!(server.sh("grep -c ' upgrade muster-agent' /var/log/dpkg.log || :").trim(), "1");
+    }
+
+    // One that does not start: the canary has its earlier one again, and the others never lost theirs.
+    fleet.offer(&agents.broken(8));
+    let (before, wanted) = (fleet.processes(), Agents::version(7));
+    let said = fleet.want(8).unwrap_err();
+    let why = format!("did not reach the controller within {WITHIN} s (its log ends: ");
+    assert!(said.contains(&why) && said.contains("no such instruction"), "{said}");
+    assert!(said.contains(&format!("; {wanted}-1 is back")), "{said}");
+    fleet.all_are(7);
+    assert_eq!(fleet.processes()[1..], before[1..], "nobody else was touched");
+    let rollout = fleet.rollout();
+    assert_eq!(
+        (&rollout["state"], &rollout["failed"], &rollout["waiting"]),
+        (&"aborted".into(), &1.into(), &2.into()),
+        "{rollout}"
+    );
+
+    fleet.controller.sh("muster stack rollback agents --wait");
+    fleet.all_are(7);
+    assert_eq!(fleet.processes()[1..], before[1..], "they never had another");
+
+    // Nor where the earlier package cannot be had any more: the canary has its earlier program, and says so.
+    for server in &fleet.servers {
+        server.sh(&format!("rm /srv/repo/muster-agent_{wanted}.deb"));
+    }
+    fleet.offer(&agents.broken(9));
+    let said = fleet.want(9).unwrap_err();
+    assert!(said.contains(&format!("; the program of {wanted}-1 is back, without its package")), "{said}");
+    assert_eq!(installed(&fleet.servers[0]), format!("{}-1 installed", Agents::version(9)));
+    eventually("the canary is online", || {
+        (fleet.versions()[0] == format!("web-1 online {wanted}")).then_some(())
+    });
+    assert_eq!(fleet.processes()[1..], before[1..], "nobody else was touched");
+    let said = fleet.want(9).unwrap_err();
+    assert!(said.contains("is installed, and the agent that runs here is of an earlier version"), "{said}");
+
+    // Downwards, past all of that.
+    fleet.want(built).unwrap();
+    fleet.all_are(built);
+}

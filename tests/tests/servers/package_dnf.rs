@@ -5,7 +5,7 @@ use crate::one_server::Installed;
 use crate::package::PACKAGE;
 
 /// On the server: `package NAME VERSION WHEN SCRIPT [FIELD]...` makes a package of the repository.
-const REPOSITORY: &str = r#"
+pub const REPOSITORY: &str = r#"
 rm /usr/bin/apt-get /etc/dnf/plugins/local.conf /etc/yum.repos.d/* 2>/dev/null || :
 mkdir -p /srv/repo /etc/yum.repos.d /etc/rpm /etc/dnf/vars
 # As rpm has it elsewhere; here it would be in everybody's home.

@@ -1,6 +1,6 @@
 //! The agent's own package, over a fleet: `Muster::Package` with a rollout changes the agents of three servers by apt. Each
 //! ends in the middle of its own job, and its successor reports. An agent that does not come up stops the rollout at
-//! its canary, where the earlier one is brought back.
+//! its canary, where the earlier one is brought back. And by dnf, on one server.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +10,10 @@ use muster_testbed::{Namespace, Running, SystemdServer, eventually};
 use muster_tests::site::Packages;
 use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::one_server::Installed;
+use crate::package::PACKAGE;
+use crate::package_dnf;
 
 /// As the programs under test say it.
 const BUILT: &str = env!("CARGO_PKG_VERSION");
@@ -250,4 +254,67 @@ fn agents_are_upgraded_one_after_the_other_and_a_bad_one_stops() {
     // Downwards, past all of that.
     fleet.want(built).unwrap();
     fleet.all_are(built);
+}
+
+/// On the server, with the repository of [`package_dnf`]: what the agent's packages need is there, the first of them is the
+/// one that runs, and one that does not start is to be had.
+const RPMS: &str = r#"
+provides=$(rpm -qpR /srv/repo/muster-agent-*.rpm | sort -u | grep -v -e ^rpmlib -e ^config -e ^/ | sed 's/^/Provides: /')
+printf '%s\n' "$provides" >/root/provides
+spec() {
+  printf 'Name: %s\nVersion: %s\nRelease: 1\nSummary: a test\nLicense: none\nAutoReqProv: no\n' "$1" "$2"; cat; }
+build() { rpmbuild --quiet -bb --define '_rpmdir /srv/repo' --define '_build_name_fmt %%{NAME}-%%{VERSION}.rpm' \
+  --define '_topdir /root/build' "$1" >/root/build.log 2>&1 || { cat /root/build.log >&2; exit 1; }; }
+{ cat /root/provides; printf '%%description\na test\n%%files\n'; } | spec libraries 1 >/root/libraries.spec
+build /root/libraries.spec
+rpm -i --nodeps /srv/repo/libraries-1.rpm
+rpm -i --nodeps --replacefiles /srv/repo/muster-agent-0.1.0-1.rpm
+spec muster-agent 0.3.0 >/root/agent.spec <<'SPEC'
+%description
+a test
+%install
+mkdir -p %{buildroot}/usr/sbin %{buildroot}/usr/lib/systemd/system
+printf '#!/bin/sh\necho no such instruction >&2\nexit 1\n' >%{buildroot}/usr/sbin/muster-agent
+chmod 755 %{buildroot}/usr/sbin/muster-agent
+cp /usr/lib/systemd/system/muster-agent.service %{buildroot}/usr/lib/systemd/system/
+%files
+/usr/sbin/muster-agent
+/usr/lib/systemd/system/muster-agent.service
+SPEC
+build /root/agent.spec
+createrepo_c -q /srv/repo
+mkdir -p /etc/systemd/system/muster-agent.service.d
+printf '[Service]\nEnvironment=MUSTER_AGENT__CONFIRM_TIMEOUT=30\n' >/etc/systemd/system/muster-agent.service.d/bed.conf
+systemctl daemon-reload
+systemctl restart muster-agent
+"#;
+
+#[test]
+fn an_agent_is_upgraded_by_dnf_or_the_earlier_one_is_back() {
+    let made = ["0.1.0", "0.2.0"].map(|version| Packages::make("rpm", version));
+    let server = Installed::start("rpms");
+    server.sh(package_dnf::REPOSITORY);
+    for (packages, version) in made.iter().zip(["0.1.0", "0.2.0"]) {
+        server.copy(&packages.file("muster-agent"), &format!("/srv/repo/muster-agent-{version}-1.rpm"));
+    }
+    server.sh(RPMS);
+    let version = || server.sh("rpm -q --qf '%{VERSION}' muster-agent");
+    let process = || server.sh("systemctl show -P MainPID muster-agent");
+    let online = "muster node list -o json | tr -d ' \\n' | grep -q '\"state\":\"online\"'";
+    assert_eq!(version(), "0.1.0");
+
+    let before = process();
+    server.works("agent", PACKAGE, "name: muster-agent, version: '0.2.0', on_delete: keep");
+    assert_eq!(version(), "0.2.0");
+    assert_ne!(process(), before);
+    server.until("it is online", online);
+
+    let said = server.refuses("agent", PACKAGE, "name: muster-agent, version: '0.3.0', on_delete: keep");
+    assert!(said.contains("did not reach the controller within 30 s"), "{said}");
+    assert!(said.contains("no such instruction") && said.contains("0:0.2.0-1 is back"), "{said}");
+    assert_eq!(version(), "0.2.0");
+    server.until("it is online", online);
+    server.works("agent", PACKAGE, "name: muster-agent, version: '0.1.0', on_delete: keep");
+    assert_eq!(version(), "0.1.0");
+    server.sh("muster stack check agent --wait; rpm -V --nodeps muster-agent");
 }

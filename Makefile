@@ -23,7 +23,7 @@ UNITS := muster-controller.service muster-agent.service muster-network.service
 PROGRAMS := muster muster-controller muster-agent
 SCENARIOS := $(wildcard tests/scenarios/*.json)
 RECORDED := $(wildcard ../shared/samples/scenarios/*.json)
-SCRIPTS := .ci/run .ci/packages packaging/demo packaging/documents packaging/lint packaging/packages packaging/portable tests/mutations/run tests/net-import/record $(wildcard tests/bench/*.sh tests/testbed/*-server) tests/bench/common.bash tests/testbed/common.bash
+SCRIPTS := .ci/run .ci/packages packaging/demo packaging/documents packaging/lint packaging/packages packaging/portable packaging/reproducible tests/mutations/run tests/net-import/record $(wildcard tests/bench/*.sh tests/testbed/*-server) tests/bench/common.bash tests/testbed/common.bash
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 DENY := $(shell command -v cargo-deny 2>/dev/null)
 # With a nightly toolchain and cargo-fuzz: how long each target is fuzzed.
@@ -51,7 +51,7 @@ OVER_LINKS := main_path:: joining:: content::
 over_links = for link in $(LINKS); do echo "over $$link"; MUSTER_TEST_LINK=$$link $(CARGO) test --locked --workspace $(TESTED) \
   -j$(JOBS) --test processes -- --test-threads=4 $(1) || exit 1; done
 
-.PHONY: help build agent test lint fuzz demo clean-demo bench mutations soak packages lint-packages install uninstall
+.PHONY: help build agent test lint fuzz demo clean-demo bench mutations soak packages reproducible lint-packages install uninstall
 
 help:
 	@echo 'make demo      builds, and shows three servers being configured (root; asks apt for what is missing)'
@@ -60,6 +60,7 @@ help:
 	@echo 'make build     controller, command line and agent, as they are installed'
 	@echo 'make agent     the small agent: target/dist/muster-agent'
 	@echo 'make packages  deb and rpm of agent, controller and command line, for glibc $(GLIBC) and newer: target/packages/ (QUICK=1: not optimised)'
+	@echo 'make reproducible  builds the packages twice, at different places, and compares them'
 	@echo 'make lint-packages  lintian and rpmlint over target/packages/'
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size: lines of JSON, and docs/benchmarks.md with its plot (root; an hour)'
@@ -154,6 +155,11 @@ packages:
 	@programs="$$(JOBS=$(JOBS) $(if $(QUICK),$(UNOPTIMISED)) packaging/portable $(GLIBC))" && \
 	  packaging/packages $(if $(QUICK),--fast) --glibc $(GLIBC) '$(TARGET)/packages' \
 	    "$$programs/release/muster" "$$programs/release/muster-controller" "$$programs/dist/muster-agent"
+
+# Twice from copies of the source at other places: the same bytes. QUICK=1: not optimised, and of the programs the agent.
+reproducible:
+	@.ci/packages packages
+	@JOBS=$(JOBS) $(if $(QUICK),$(UNOPTIMISED) ONLY=muster-agent) packaging/reproducible $(GLIBC) '$(TARGET)/reproducible'
 
 # After `make packages`, also with QUICK=1.
 lint-packages:

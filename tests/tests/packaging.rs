@@ -174,3 +174,30 @@ fn a_program_that_needs_a_newer_glibc_than_promised_is_refused() {
     );
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no package is made");
 }
+
+#[test]
+fn the_same_programs_make_the_same_packages() {
+    // Made by people with other settings, in other places.
+    let made = ["UTC", "Asia/Kolkata"].map(|zone| {
+        let (folder, scratch) =
+            (TempDir::new().unwrap(), TempDir::with_prefix(zone.replace('/', "-")).unwrap());
+        let mut command = Command::new(packaging("packages"));
+        command.env("TZ", zone).env("TMPDIR", scratch.path()).env_remove("SOURCE_DATE_EPOCH");
+        command
+            .arg("--fast")
+            .arg(folder.path())
+            .args(["muster", "muster-controller", "muster-agent"].map(binary));
+        Running::start(command).finish().expect(0);
+        folder
+    });
+    let [first, second] = made.each_ref().map(|folder| {
+        let files = std::fs::read_dir(folder.path()).unwrap().map(|file| file.unwrap().path());
+        let content = |file: PathBuf| (file.file_name().unwrap().to_owned(), std::fs::read(file).unwrap());
+        files.map(content).collect::<std::collections::BTreeMap<_, _>>()
+    });
+    assert!(first.len() >= 3, "{:?}", first.keys());
+    assert_eq!(first.keys().collect::<Vec<_>>(), second.keys().collect::<Vec<_>>());
+    for (name, content) in &first {
+        assert!(second.get(name) == Some(content), "{} is of other bytes", name.display());
+    }
+}

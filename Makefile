@@ -18,12 +18,16 @@ AGENT ?= $(TARGET)/dist/muster-agent
 DOCUMENTS ?= $(TARGET)/documents
 # The oldest glibc that packages run with: RHEL 8's. Debian 11 has 2.31, RHEL 9 2.34.
 GLIBC ?= 2.28
+# For which the packages are: x86_64 or aarch64. Programs for the other one than this machine's are cross-built.
+ARCH ?= $(shell uname -m)
+CROSS := $(filter-out $(shell uname -m),$(ARCH))
+PACKAGES := $(TARGET)/packages$(addprefix -,$(CROSS))
 CARGO_BUILD := $(CARGO) build --locked -j$(JOBS)
 UNITS := muster-controller.service muster-agent.service muster-network.service
 PROGRAMS := muster muster-controller muster-agent
 SCENARIOS := $(wildcard tests/scenarios/*.json)
 RECORDED := $(wildcard ../shared/samples/scenarios/*.json)
-SCRIPTS := .ci/run .ci/packages packaging/demo packaging/documents packaging/lint packaging/packages packaging/portable packaging/reproducible tests/mutations/run tests/net-import/record $(wildcard tests/bench/*.sh tests/testbed/*-server) tests/bench/common.bash tests/testbed/common.bash
+SCRIPTS := .ci/run .ci/packages packaging/demo packaging/documents packaging/emulated packaging/lint packaging/packages packaging/portable packaging/reproducible tests/mutations/run tests/net-import/record $(wildcard tests/bench/*.sh tests/testbed/*-server) tests/bench/common.bash tests/testbed/common.bash
 NEXTEST := $(shell command -v cargo-nextest 2>/dev/null)
 DENY := $(shell command -v cargo-deny 2>/dev/null)
 # With a nightly toolchain and cargo-fuzz: how long each target is fuzzed.
@@ -59,13 +63,13 @@ help:
 	@echo 'make lint      formatting, clippy, dependencies, shell scripts'
 	@echo 'make build     controller, command line and agent, as they are installed'
 	@echo 'make agent     the small agent: target/dist/muster-agent'
-	@echo 'make packages  deb and rpm of agent, controller and command line, for glibc $(GLIBC) and newer: target/packages/ (QUICK=1: not optimised)'
+	@echo 'make packages  deb and rpm of agent, controller and command line, for glibc $(GLIBC) and newer: target/packages/ (QUICK=1: not optimised; ARCH=aarch64: cross-built, target/packages-aarch64/)'
 	@echo 'make reproducible  builds the packages twice, at different places, and compares them'
 	@echo 'make lint-packages  lintian and rpmlint over target/packages/'
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size: lines of JSON, and docs/benchmarks.md with its plot (root; an hour)'
 	@echo 'make mutations  what a programmer may get wrong, and whether the simulator or a test sees it (long)'
-	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; failovers of controllers and their database, 20 times each; the tests over each broker'
+	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; failovers of controllers and their database, 20 times each; the tests over each broker; packages for aarch64; a reproducible agent'
 	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
 	@echo 'make clean-demo   ends a demo that was kept with DEMO_KEEP=1'
 
@@ -149,12 +153,15 @@ soak: fuzz
 	MUSTER_SOAK=100 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture flows::restart::
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=2 --nocapture failovers::
 	$(call over_links,--skip brokers:: --skip embedded::)
+	$(MAKE) packages QUICK=1 ARCH=aarch64
+	$(MAKE) reproducible QUICK=1
 
 packages:
-	@.ci/packages packages
-	@programs="$$(JOBS=$(JOBS) $(if $(QUICK),$(UNOPTIMISED)) packaging/portable $(GLIBC))" && \
-	  packaging/packages $(if $(QUICK),--fast) --glibc $(GLIBC) '$(TARGET)/packages' \
+	@.ci/packages packages$(if $(CROSS),-$(ARCH))
+	@programs="$$(JOBS=$(JOBS) $(if $(QUICK),$(UNOPTIMISED)) packaging/portable $(GLIBC) $(ARCH))" && \
+	  packaging/packages $(if $(QUICK),--fast) --glibc $(GLIBC) --arch $(ARCH) '$(PACKAGES)' \
 	    "$$programs/release/muster" "$$programs/release/muster-controller" "$$programs/dist/muster-agent"
+	$(if $(CROSS),@packaging/emulated '$(PACKAGES)' $(ARCH))
 
 # Twice from copies of the source at other places: the same bytes. QUICK=1: not optimised, and of the programs the agent.
 reproducible:
@@ -164,7 +171,7 @@ reproducible:
 # After `make packages`, also with QUICK=1.
 lint-packages:
 	@.ci/packages package-lint
-	@packaging/lint '$(TARGET)/packages'
+	@packaging/lint '$(PACKAGES)'
 
 install:
 	@for file in '$(MUSTER)' '$(CONTROLLER)' '$(AGENT)' '$(DOCUMENTS)/man/muster.1'; do \

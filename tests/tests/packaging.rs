@@ -201,3 +201,14 @@ fn the_same_programs_make_the_same_packages() {
         assert!(second.get(name) == Some(content), "{} is of other bytes", name.display());
     }
 }
+
+#[test]
+fn packages_for_an_unknown_architecture_are_refused() {
+    let folder = TempDir::new().unwrap();
+    let mut command = Command::new(packaging("packages"));
+    command.args(["--arch", "vax"]).arg(folder.path());
+    command.args(["muster", "muster-controller", "muster-agent"].map(binary));
+    let ran = Running::start(command).finish().expect(1);
+    assert!(ran.stderr.contains("no packages are made for vax: want "), "{}", ran.stderr);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no package is made");
+}

@@ -297,7 +297,7 @@ mod tests {
             let _listener = Listener::open(dir.path(), state.clone()).unwrap();
             assert_eq!(link_state(dir.path()).await.unwrap(), LinkState::Connecting);
             state.connected("10.0.0.1", 7);
-            let connected = LinkState::Connected { remote: "10.0.0.1".into(), since: 7 };
+            let connected = LinkState::Connected { remote: "10.0.0.1".into(), since: 7, greeted: false };
             assert_eq!(link_state(dir.path()).await.unwrap(), connected);
         };
         LocalSet::new().run_until(run).await;

@@ -18,6 +18,9 @@ pub enum LinkState {
         /// The controller's number, or the broker.
         remote: String,
         since: u64,
+        /// The controller has greeted this agent: it reads what the agent says. A broker alone does not.
+        #[serde(default)]
+        greeted: bool,
     },
     Away {
         /// Why the last attempt failed, or the connection ended.
@@ -37,7 +40,13 @@ impl SharedLinkState {
     }
 
     pub fn connected(&self, remote: &str, now: u64) {
-        *self.0.borrow_mut() = LinkState::Connected { remote: remote.to_owned(), since: now };
+        *self.0.borrow_mut() = LinkState::Connected { remote: remote.to_owned(), since: now, greeted: false };
+    }
+
+    pub fn greeted(&self) {
+        if let LinkState::Connected { greeted, .. } = &mut *self.0.borrow_mut() {
+            *greeted = true;
+        }
     }
 
     pub fn away(&self, reason: &str, now: u64) {
@@ -61,8 +70,13 @@ mod tests {
         state.away("a", 1);
         state.away("b", 2);
         assert_eq!(state.get(), LinkState::Away { reason: "b".into(), since: 1 });
+        state.greeted();
+        assert_eq!(state.get(), LinkState::Away { reason: "b".into(), since: 1 });
         state.connected("10.0.0.1", 3);
-        assert_eq!(state.get(), LinkState::Connected { remote: "10.0.0.1".into(), since: 3 });
+        let connected = |greeted| LinkState::Connected { remote: "10.0.0.1".into(), since: 3, greeted };
+        assert_eq!(state.get(), connected(false));
+        state.greeted();
+        assert_eq!(state.get(), connected(true));
         state.away("c", 4);
         assert_eq!(state.get(), LinkState::Away { reason: "c".into(), since: 4 });
     }

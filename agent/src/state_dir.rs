@@ -8,6 +8,7 @@
 //!   net-local         what 'net apply' restores       local.sock       where documents are handed over
 //!   flows/<bridge>    the log of a flow table         runs/<id>        a command that runs, or has ended
 //!   next-identity     the identity at the site that the node moves to, until it has replaced the other
+//!   program-put-back  the program that an upgrade which failed left beside its package
 //!   apply-config/, json-files/                        what deployments left: see the host's documents
 //!   corrupt/          records that could not be read, for whoever wants to know why
 //! ```

@@ -1,8 +1,8 @@
 //! `upgrade`: a change of the agent's own package, by a process of the earlier program that outlives the agent.
 //!
 //! ```text
-//!  package manager ─▶ program replaced? ─▶ new agent connected? ─▶ kept
-//!                        └─no─▶ its status       └─no─▶ package manager back ─▶ connected? ─no─▶ program back ─▶ undone
+//!  package manager ─▶ program replaced? ─▶ new agent greeted? ─▶ kept
+//!                        └─no─▶ its status       └─no─▶ package manager back ─▶ greeted? ─no─▶ program back ─▶ undone
 //! ```
 //!
 //! The agent starts this with a description of the change, takes its job up after its restart, and reads how
@@ -85,7 +85,7 @@ impl Upgrade<'_> {
         }
         let within = Duration::from_secs(change.within.into());
         let why = match status {
-            0 if self.is_connected_within(within, agent).await => return Ok(0),
+            0 if self.is_greeted_within(within, agent).await => return Ok(0),
             0 => format!("it did not reach the controller within {} s{}", change.within, log().await),
             status => format!("'{}' ended with status {status}", shown(&change.change)),
         };
@@ -100,7 +100,7 @@ impl Upgrade<'_> {
         let ran = if back.is_empty() { Ok(FAILED) } else { command(back, *back_timeout).await };
         // The package's scripts start what ran before; an agent that had given up does not count for them.
         let _ = tell(Verb::Start).await;
-        if matches!(ran, Ok(0)) && self.is_connected_within(within, agent).await {
+        if matches!(ran, Ok(0)) && self.is_greeted_within(within, agent).await {
             return format!("{before} is back");
         }
         match self.put_program_back().await {
@@ -122,8 +122,8 @@ impl Upgrade<'_> {
         tell(Verb::Restart).await
     }
 
-    /// Waits until the agent is connected, or is still the one that was there before all of this.
-    async fn is_connected_within(&self, within: Duration, before: Option<i32>) -> bool {
+    /// Waits until the controller has greeted the agent. One that was there before all of this has been, too.
+    async fn is_greeted_within(&self, within: Duration, before: Option<i32>) -> bool {
         let until = Instant::now() + within;
         loop {
             match self.agent().await {
@@ -131,8 +131,9 @@ impl Upgrade<'_> {
                     eprintln!("the agent was not restarted: it has its earlier program until it is");
                     return true;
                 }
-                Some((_, LinkState::Connected { .. })) => return true,
-                Some((_, LinkState::Connecting | LinkState::Away { .. })) | None => {}
+                Some((_, LinkState::Connected { greeted: true, .. })) => return true,
+                Some((_, LinkState::Connecting | LinkState::Connected { .. } | LinkState::Away { .. }))
+                | None => {}
             }
             if Instant::now() >= until {
                 return false;

@@ -57,7 +57,7 @@ fn finding(facts: &Facts, state_dir: &str) -> Finding {
             format!("process {process} runs and does not say how it stands with its controller: {why}"),
             "run this command as root; if it was upgraded since the agent started: systemctl restart muster-agent",
         ),
-        Facts::Running { process, link: Ok(LinkState::Connected { remote, since }) } => {
+        Facts::Running { process, link: Ok(LinkState::Connected { remote, since, .. }) } => {
             Finding::ok(CHECK, format!("process {process} is connected to {remote} since {}", utc(*since)))
         }
         Facts::Running { process, link: Ok(LinkState::Connecting) } => Finding::warning(
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn each_state_of_the_agent_has_its_finding() {
         let running = |link| Facts::Running { process: 7, link };
-        let connected = LinkState::Connected { remote: "10.0.0.1".into(), since: 60 };
+        let connected = LinkState::Connected { remote: "10.0.0.1".into(), since: 60, greeted: true };
         let away = LinkState::Away { reason: "no answer".into(), since: 120 };
         for (facts, state, words) in [
             (Facts::NotRunning { joined: Joined::No }, Severity::Warning, "has not joined"),

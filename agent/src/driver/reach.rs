@@ -38,7 +38,12 @@ impl Driver {
                 for message in messages {
                     match message {
                         Down::Controllers(addresses) => self.learn(&addresses),
-                        message => self.inbox.push_back(Input::Received(message)),
+                        message => {
+                            if matches!(message, Down::Welcome(_)) {
+                                self.link_state.greeted();
+                            }
+                            self.inbox.push_back(Input::Received(message));
+                        }
                     }
                 }
             }

@@ -7,6 +7,7 @@
 mod link;
 mod oidc;
 mod sites;
+mod telemetry;
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -22,6 +23,7 @@ use serde::Deserialize;
 pub use self::link::{Brokers, Link, Way};
 pub use self::oidc::OidcSettings;
 pub use self::sites::SiteSettings;
+pub use self::telemetry::TelemetrySettings;
 use crate::api::{self, OwnCertificate};
 use crate::lease::Terms;
 use crate::site_name::SiteName;
@@ -49,6 +51,7 @@ pub struct Settings {
     pub limits: Limits,
     pub log: Log,
     pub oidc: OidcSettings,
+    pub telemetry: TelemetrySettings,
     pub sites: Vec<SiteSettings>,
     /// The one that the rest describes.
     #[serde(skip)]
@@ -244,6 +247,7 @@ impl Settings {
         self.link.way()?;
         self.check_sites()?;
         self.oidc.check()?;
+        self.telemetry.endpoint()?;
         anyhow::ensure!(self.limits.connections > 0, "limits.connections must be at least 1");
         anyhow::ensure!(self.limits.in_flight_per_node > 0, "limits.in_flight_per_node must be at least 1");
         anyhow::ensure!(self.limits.in_flight_per_stack > 0, "limits.in_flight_per_stack must be at least 1");

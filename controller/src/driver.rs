@@ -42,6 +42,7 @@ pub use turn::{TurnResults, Turns};
 use crate::link::intake::Intake;
 use crate::link::{Admitted, Grant, JoinGrant, LinkEvent, LinkHandle, NotJoined};
 use crate::store::{Store, StoreError};
+use crate::telemetry::Telemetry;
 
 /// The most requests of operators in one turn: bounds the size of a commit, and so the time to an answer. The
 /// intake bounds the messages of agents.
@@ -158,6 +159,13 @@ impl<S: Store, O: Outbox> Driver<S, O> {
     #[must_use]
     pub fn with_admitted(mut self, admitted: Admitted) -> Self {
         self.turns.keep(admitted);
+        self
+    }
+
+    /// Tells the spans of operations and jobs.
+    #[must_use]
+    pub fn with_telemetry(mut self, telemetry: &Telemetry) -> Self {
+        self.turns.trace(telemetry);
         self
     }
 
@@ -308,7 +316,12 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     moves: ask.moves,
                     wall: wall(),
                 };
-                let caller = Caller { actor: "a server".to_owned(), from: "link".to_owned(), shown: None };
+                let caller = Caller {
+                    actor: "a server".to_owned(),
+                    from: "link".to_owned(),
+                    shown: None,
+                    trace: None,
+                };
                 self.request(&caller, Request::Join(ask), Waiter::Joiner(reply));
             }
         }

@@ -17,3 +17,4 @@ pub mod pulse;
 pub mod random;
 pub mod site_name;
 pub mod store;
+pub mod telemetry;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, RETRY_AFTER};
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderValue, RETRY_AFTER};
 use hyper::{Method, Request, Response, StatusCode, body::Incoming};
 use muster_api::error::{Class, Refusal, Refused};
 use muster_shared::SiteId;
@@ -40,6 +40,9 @@ const JSON: &str = "application/json";
 /// The header that names the site of a request.
 const SITE: &str = "muster-site";
 
+/// The header that names the trace of a request, and the variable with its value, as CI systems set it.
+const TRACEPARENT: (&str, &str) = ("traceparent", "TRACEPARENT");
+
 /// Every character but RFC 3986's unreserved ones.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
@@ -58,6 +61,11 @@ struct Answered {
     status: StatusCode,
     body: Bytes,
     retry_after: Option<Duration>,
+}
+
+/// The trace that this command is part of. A value that no header can have is another program's business.
+fn trace() -> Option<HeaderValue> {
+    HeaderValue::from_str(&std::env::var(TRACEPARENT.1).ok()?).ok()
 }
 
 /// The path of a request: `/v1`, then these segments, each escaped.
@@ -184,6 +192,9 @@ impl Client {
             Request::builder().method(method).uri(path).header(HOST, "muster").header(CONTENT_TYPE, kind);
         if let Some(site) = &self.site {
             request = request.header(SITE, site.as_str());
+        }
+        if let Some(trace) = trace() {
+            request = request.header(TRACEPARENT.0, trace);
         }
         if let Some(token) = self.way.token() {
             request = request.header(AUTHORIZATION, format!("Bearer {token}"));

@@ -19,8 +19,8 @@ mod stack;
 pub use node::{KnownNode, TokenView};
 pub use page::RowFilter;
 pub use stack::{
-    ActiveView, FailureView, GraphEdgeView, GraphNodeView, GraphView, OutputView, ProgressView, ResourceView,
-    StackView,
+    ActiveView, FailureView, GraphEdgeView, GraphNodeView, GraphView, JobView, OutputView, ProgressView,
+    ResourceView, StackView,
 };
 
 /// See [`Engine::view`](crate::Engine::view).

@@ -28,6 +28,7 @@ use super::node::node_name;
 use super::token::now;
 use super::{Api, stack_name};
 use crate::driver::{Caller, stranger};
+use crate::telemetry::TraceContext;
 
 /// The other end of a connection.
 #[derive(Clone)]
@@ -51,13 +52,23 @@ pub(super) struct Asked(pub Operation, pub Route);
 /// The caller at the other end of the socket. A name is looked up, which may take time.
 pub(super) async fn of_socket(stream: &UnixStream) -> Peer {
     let Ok(peer) = stream.peer_cred() else {
-        return Peer::Local(Caller { actor: "unknown".to_owned(), from: "local".to_owned(), shown: None });
+        return Peer::Local(Caller {
+            actor: "unknown".to_owned(),
+            from: "local".to_owned(),
+            shown: None,
+            trace: None,
+        });
     };
     let from = peer.pid().map_or_else(|| "local".to_owned(), |pid| format!("local, process {pid}"));
     let uid = Uid::from_raw(peer.uid());
     let known = spawn_blocking(move || User::from_uid(uid).ok().flatten()).await;
     let name = known.ok().flatten().map(|user| user.name);
-    Peer::Local(Caller { actor: name.unwrap_or_else(|| format!("uid {uid}")), from, shown: None })
+    Peer::Local(Caller {
+        actor: name.unwrap_or_else(|| format!("uid {uid}")),
+        from,
+        shown: None,
+        trace: None,
+    })
 }
 
 impl FromRequestParts<Api> for Api {
@@ -79,6 +90,7 @@ impl FromRequestParts<Api> for Api {
                 admitted(api, credential, address, (asked, parts.uri.path()), &names).await?
             }
         };
+        let caller = Caller { trace: parts.extensions.get::<TraceContext>().copied(), ..caller };
         Ok(Api { driver: api.driver.of(caller), role, scope, ..api.clone() })
     }
 }
@@ -144,12 +156,12 @@ async fn admitted(
         Ok(user) => user,
         Err(why) => {
             let (actor, from) = (stranger(&name), address.to_string());
-            let asks = api.driver.of(Caller { actor, from, shown: None });
+            let asks = api.driver.of(Caller { actor, from, shown: None, trace: None });
             asks.not_let_in(format!("{operation:?}"), path, why);
             return Err(ApiError::unauthorized(why));
         }
     };
-    let caller = Caller { actor: name, from: address.to_string(), shown: Some(shown) };
+    let caller = Caller { actor: name, from: address.to_string(), shown: Some(shown), trace: None };
     if let Err(wait) = api.pace.take(&caller.actor, Instant::now()) {
         return Err(ApiError::after(
             wait,

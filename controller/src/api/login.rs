@@ -110,7 +110,7 @@ impl Stranger {
         let expires = now() + self.api.logins.session.as_secs();
         let login = LoginRecord { secret_hash: token.digest(), expires };
         let login = NewLogin { name: name.clone(), role, subject, login };
-        let caller = Caller { actor: name.clone(), from: self.from(), shown: None };
+        let caller = Caller { actor: name.clone(), from: self.from(), shown: None, trace: None };
         self.api.driver.of(caller).request(Request::LogIn { login, wall: now() }).await?;
         Ok(LoggedIn { wait: None, name, role, token: token.to_string(), expires: rfc3339(expires) })
     }
@@ -121,7 +121,8 @@ impl Stranger {
             OidcError::Away(_) => ApiError::unavailable(error.to_string()),
             OidcError::Invalid(why) => ApiError::invalid(why),
             OidcError::Refused(why) => {
-                let caller = Caller { actor: "unknown".to_owned(), from: self.from(), shown: None };
+                let caller =
+                    Caller { actor: "unknown".to_owned(), from: self.from(), shown: None, trace: None };
                 self.api.driver.of(caller).not_let_in("LogIn".to_owned(), PATH, &why);
                 ApiError::unauthorized(why)
             }

@@ -43,6 +43,7 @@ pub async fn metrics(api: Api) -> Result<Response, ApiError> {
         is_reachable: api.config.health.borrow().problem().is_none(),
         ca_ends: api.pki.ca_ends(),
         standbys: api.config.tenure.seen().standbys,
+        spans: api.config.telemetry.counts(),
     };
     let (agents, is_active) = (api.config.agents.clone(), api.config.tenure.holds());
     answer(move || {

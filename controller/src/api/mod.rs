@@ -36,6 +36,7 @@ mod status;
 mod tls;
 mod token;
 mod trace;
+mod traced;
 mod user;
 
 use std::sync::{Arc, LazyLock};
@@ -66,6 +67,7 @@ use crate::oidc::Oidc;
 use crate::pki::Pki;
 use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
+use crate::telemetry::Telemetry;
 use caller::Asked;
 pub use client_certificate::client_verifier;
 use error::ApiError;
@@ -133,6 +135,8 @@ pub struct ApiConfig {
     pub arrivals: Arrivals,
     /// The connections of agents.
     pub agents: Option<LinkHandle>,
+    /// Traces of requests, as an option.
+    pub telemetry: Telemetry,
 }
 
 /// Shared by all requests.
@@ -231,9 +235,15 @@ impl Api {
 }
 
 fn router(api: Api) -> Router {
+    let telemetry = api.config.telemetry.clone();
     let with = |router: Router<Api>, (operation, route): &(Operation, Route)| {
         let asked = Extension(Asked(*operation, *route));
-        router.route(route.path, serving(*operation, filter(route.method)).layer(asked))
+        let serving = serving(*operation, filter(route.method));
+        let serving = match traced::method(route) {
+            Some(method) if telemetry.is_on() => traced::with(serving, telemetry.clone(), method, route.path),
+            Some(_) | None => serving,
+        };
+        router.route(route.path, serving.layer(asked))
     };
     ROUTES
         .iter()

@@ -18,6 +18,8 @@ use muster_flow::FlowWrite;
 use muster_shared::MonoTime;
 use muster_shared::join::TokenId;
 
+use crate::telemetry::TraceContext;
+
 /// The most characters of a text in a row: a list of names, or a refusal.
 const TEXT_MAX: usize = 500;
 
@@ -39,6 +41,8 @@ pub struct Caller {
     pub from: String,
     /// What was shown; nothing on this machine. It must count still when the request is taken up.
     pub shown: Option<Shown>,
+    /// The request's place in a trace, if there are traces.
+    pub trace: Option<TraceContext>,
 }
 
 /// Somebody who was not let in with a request.

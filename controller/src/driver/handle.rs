@@ -241,7 +241,8 @@ pub struct DriverInbox {
 pub fn channel() -> (DriverHandle, DriverInbox) {
     let (sender, receiver) = mpsc::channel(REQUESTS_MAX);
     let writing = Arc::new(AtomicBool::new(false));
-    let caller = Caller { actor: "muster-controller".to_owned(), from: "itself".to_owned(), shown: None };
+    let caller =
+        Caller { actor: "muster-controller".to_owned(), from: "itself".to_owned(), shown: None, trace: None };
     let turns = Durations::default();
     let inbox = DriverInbox { asks: receiver, writing: Arc::clone(&writing), turns: turns.clone() };
     (DriverHandle { caller, asks: sender, writing, turns, patience: LOOK_MAX }, inbox)

@@ -67,7 +67,12 @@ fn a_token_must_count_still_when_its_request_is_taken_up() {
         UserRecord { name, role, scope: Scope::default(), proof: Proof::Token(secret_hash), expires }
     };
     bench.turn(Request::NewUser { user: user("ben", [1; 32]), wall: 0 }).unwrap();
-    let ben = || Caller { actor: "ben".into(), from: "192.0.2.9".into(), shown: Some(Shown::Token([1; 32])) };
+    let ben = || Caller {
+        actor: "ben".into(),
+        from: "192.0.2.9".into(),
+        shown: Some(Shown::Token([1; 32])),
+        trace: None,
+    };
     bench.turn_of(ben(), create(1)).unwrap();
     bench.turn(Request::RevokeUser { name: "ben".to_owned() }).unwrap();
     let refused = bench.turn_of(ben(), Request::Delete { name: name() });
@@ -89,7 +94,12 @@ fn what_a_user_does_not_reach_is_refused_when_it_is_taken_up() {
         expires: u64::MAX,
     };
     bench.turn(Request::NewUser { user, wall: 0 }).unwrap();
-    let ben = || Caller { actor: "ben".into(), from: "192.0.2.9".into(), shown: Some(Shown::Token([1; 32])) };
+    let ben = || Caller {
+        actor: "ben".into(),
+        from: "192.0.2.9".into(),
+        shown: Some(Shown::Token([1; 32])),
+        trace: None,
+    };
     let create = |name: &str| Request::Create {
         name: name.parse().unwrap(),
         source: Source::nothing(),

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use muster_engine::record::{AuditRecord, Change};
 use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source, View};
@@ -22,6 +22,7 @@ use super::mistake::Mistakes;
 use super::read_only::{PROBE_FIRST, ReadOnly};
 use crate::link::{Admitted, Grant};
 use crate::store::{Failure, Store, StoreError};
+use crate::telemetry::{Note, Operations, Telemetry};
 
 /// Between two tries of a commit for which the database was busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
@@ -55,6 +56,8 @@ struct Commit {
     is_taken: bool,
     seen: Vec<NodeId>,
     not_let_in: VecDeque<AuditRecord>,
+    /// What traces want to know of its changes, if there are traces.
+    notes: Option<Vec<Note>>,
     /// Effects to carry out once the commit is durable.
     effects: Vec<Effect>,
     ended: Vec<(StackName, u64)>,
@@ -69,6 +72,8 @@ pub struct Turns<S, O> {
     make_config: Box<dyn FnMut(Epoch) -> Config + Send>,
     next_id: u64,
     audit: Audit,
+    /// The traces of operations, as an option.
+    traces: Option<Operations>,
     conversations: Conversations,
     /// The nodes that may connect, as it is durable.
     admitted: Admitted,
@@ -106,6 +111,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             make_config: Box::new(make_config),
             next_id: 0,
             audit: Audit::default(),
+            traces: None,
             conversations: Conversations::default(),
             admitted: Admitted::default(),
             seen: BTreeSet::new(),
@@ -124,6 +130,11 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             admitted.set(node, Some(key));
         }
         self.admitted = admitted;
+    }
+
+    /// Tells the spans of operations and jobs from now on.
+    pub fn trace(&mut self, telemetry: &Telemetry) {
+        self.traces = Operations::new(telemetry);
     }
 
     /// The present view; between two turns it shows only durable state.
@@ -232,6 +243,9 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         }
         self.next_id += 1;
         self.audit.opens(self.next_id, caller, &request);
+        if let (Some(traces), Some(trace)) = (&mut self.traces, caller.and_then(|caller| caller.trace)) {
+            traces.asked(self.next_id, trace);
+        }
         // A server that joins asks for nothing that stacks do.
         let is_of_somebody = !matches!(request, Request::Join(_));
         let input = Input::Request { id: self.next_id, request: Box::new(request) };
@@ -289,6 +303,9 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         let deaf = self.read_only.is_some();
         for message in messages {
             if self.conversations.says(node, connection, &message, deaf) {
+                if let Some(traces) = &mut self.traces {
+                    traces.heard(node, &message, SystemTime::now());
+                }
                 self.engine.handle(now, Input::Received { node: node.clone(), connection, message });
             }
         }
@@ -328,6 +345,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         let mut commit =
             Commit { seen: std::mem::take(&mut self.seen).into_iter().collect(), ..Commit::default() };
         commit.not_let_in = self.audit.take_not_let_in();
+        commit.notes = self.traces.as_ref().map(|_| Vec::new());
         commit.first = commit.next(&mut self.engine, &mut self.audit, now);
         Box::new(commit)
     }
@@ -357,10 +375,31 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             return Err((commit, error));
         }
         self.told.ended.append(&mut commit.ended);
+        self.trace_commit(&mut commit);
         for (node, key) in commit.keys {
             self.admitted.set(node, key);
         }
         Ok(commit.effects)
+    }
+
+    /// Tells the traces what is durable now. Answers come first, for changes are of the operations that they begin.
+    fn trace_commit(&mut self, commit: &mut Commit) {
+        let Some(traces) = &mut self.traces else { return };
+        let at = SystemTime::now();
+        for effect in &commit.effects {
+            if let Effect::Answer { id, answer } = effect {
+                traces.answered(*id, answer, at);
+            }
+        }
+        traces.durable(commit.notes.take().unwrap_or_default(), at);
+        let view = self.engine.view();
+        for effect in &commit.effects {
+            if let Effect::Send { node, message: Down::Job(job), .. } = effect
+                && let Some(of) = view.job_view(&job.resource)
+            {
+                traces.sent(node, job, &of, at);
+            }
+        }
     }
 
     /// Executes the effects that waited for the commit. Returns whether new inputs followed.
@@ -413,6 +452,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         let read_only = ReadOnly::new(error, now);
         tracing::error!("{}", read_only.why());
         let refusal = read_only.refusal_of_the_commit(error);
+        self.traces.iter_mut().for_each(Operations::give_up);
         for id in self.audit.give_up(&refusal) {
             self.told.answers.push((id, Err(refusal.clone())));
         }
@@ -455,6 +495,9 @@ impl Commit {
         loop {
             match engine.poll_effect()? {
                 Effect::Persist(change) => {
+                    if let Some(notes) = &mut self.notes {
+                        notes.extend(Note::of(&change));
+                    }
                     match &change {
                         Change::StackRemoved { name, traversal, .. } => {
                             self.ended.push((name.clone(), *traversal));

@@ -15,6 +15,7 @@ use muster_controller::link::{Common, LinkHandle, ReadContent, direct};
 use muster_controller::pki::Pki;
 use muster_controller::random::random;
 use muster_controller::store::{Database, Reader};
+use muster_controller::telemetry::{Collector, ExporterHandle, Telemetry};
 use muster_shared::wire::CHUNK_MAX;
 use rustls::server::ResolvesServerCert;
 use tokio::sync::oneshot;
@@ -73,7 +74,9 @@ impl Active<'_> {
         let (commits, arrivals) = (store.commits(), from_link.arrivals());
         link.handle.serve_contents(&contents(settings, &store)?);
         let (handle, inbox) = driver::channel();
-        let (driver, driver_ended) = self.spawn_driver(store, link.handle.clone(), inbox, from_link)?;
+        let (telemetry, exporter) = self.telemetry()?;
+        let (driver, driver_ended) =
+            self.spawn_driver(store, link.handle.clone(), (inbox, from_link), &telemetry)?;
         self.common.open();
         let config = api::ApiConfig {
             site: settings.site.clone(),
@@ -96,6 +99,7 @@ impl Active<'_> {
             commits,
             arrivals,
             agents: Some(link.handle.clone()),
+            telemetry,
         };
         let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
         if let Some(address) = settings.controller.api {
@@ -129,8 +133,20 @@ impl Active<'_> {
         api.stop().await;
         handle.stop().await;
         drop(tokio::task::spawn_blocking(move || driver.join()).await);
+        if let Some(exporter) = exporter {
+            exporter.stop().await;
+        }
         let why = heir.map_or(Why::Stopped, |heir| Why::HandOver { heir });
         Ok(Served { why, link: link.handle })
+    }
+
+    /// Traces, if there is a collector, and what sends them there.
+    fn telemetry(&self) -> anyhow::Result<(Telemetry, Option<ExporterHandle>)> {
+        let settings = &self.site.settings;
+        let Some(endpoint) = settings.telemetry.endpoint()? else { return Ok((Telemetry::off(), None)) };
+        let collector = Collector::new(endpoint, &settings.name(), &settings.site.to_string());
+        let (telemetry, exporter) = Telemetry::to(collector);
+        Ok((telemetry, Some(exporter.spawn())))
     }
 
     /// What the API shows over the network.
@@ -150,8 +166,8 @@ impl Active<'_> {
         &self,
         store: Database,
         link: LinkHandle,
-        inbox: DriverInbox,
-        from_link: Intake,
+        (inbox, from_link): (DriverInbox, Intake),
+        telemetry: &Telemetry,
     ) -> anyhow::Result<(std::thread::JoinHandle<()>, oneshot::Receiver<()>)> {
         let limits = self.site.settings.engine_limits();
         let epoch_bits = match self.term {
@@ -167,7 +183,8 @@ impl Active<'_> {
             limits,
         })
         .context("the database cannot be read")?
-        .with_admitted(self.common.admitted.clone());
+        .with_admitted(self.common.admitted.clone())
+        .with_telemetry(telemetry);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
         let thread = std::thread::Builder::new().name("driver".into());
         let (running, ended) = oneshot::channel();

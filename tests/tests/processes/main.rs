@@ -50,6 +50,7 @@ mod sites;
 mod stalls;
 mod standbys;
 mod support_bundle;
+mod telemetry;
 mod terminal;
 mod top;
 mod topology;

@@ -1,10 +1,12 @@
 //! Stacks and resources as operators see them, in the types of the API (`muster_api`).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use muster_shared::{ResourceId, StackName};
 use muster_template::Kind;
 
+use crate::cause::Cause;
 use crate::phase::{NeededBy, Phase};
 use crate::record::{Observation, Status, action_str};
 use crate::row::{Row, Slot};
@@ -16,6 +18,16 @@ pub use muster_api::stack::{ActiveView, FailureView, OutputView, ProgressView, S
 
 /// Resources shown as active: about a screen.
 const ACTIVE_MAX: usize = 20;
+
+/// What a job is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobView {
+    /// 0: it is of no stack.
+    pub stack: u64,
+    pub stack_name: Option<StackName>,
+    pub resource: Arc<str>,
+    pub cause: Cause,
+}
 
 impl View<'_> {
     /// Number of stacks by action and status.
@@ -69,6 +81,13 @@ impl View<'_> {
     /// Failures in a stack's last operation.
     pub fn failure_views(&self, name: &StackName) -> Option<Vec<FailureView>> {
         Some(self.graph.stacks.named(name)?.failures.clone())
+    }
+
+    /// What the present job of a thing is for.
+    pub fn job_view(&self, thing: &ResourceId) -> Option<JobView> {
+        let row = self.graph.rows.get(self.graph.rows.of_thing(thing)?)?;
+        let stack_name = self.graph.stacks.get(&row.stack).map(|stack| stack.name.clone());
+        Some(JobView { stack: row.stack, stack_name, resource: Arc::clone(&row.name), cause: row.cause })
     }
 
     pub(super) fn short_view(&self, stack: &Stack) -> StackView {

@@ -42,6 +42,8 @@ pub struct Controller {
     /// Seconds since 1970.
     pub ca_ends: Option<i64>,
     pub standbys: Vec<StandbyView>,
+    /// By what became of them.
+    pub spans: [(&'static str, u64); 2],
 }
 
 /// What the driver knows of the site.
@@ -125,6 +127,12 @@ impl Controller {
             "muster_ca_not_after_timestamp_seconds",
             "When the certificate of the site's CA ends.",
             self.ca_ends,
+        )?;
+        let spans = self.spans.map(|(outcome, count)| ([("outcome", outcome)], count));
+        families.counters(
+            "muster_telemetry_spans",
+            "Spans of traces that the collector has taken, or that were dropped.",
+            spans,
         )?;
         let standbys = self.standbys.iter();
         families.gauges(

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::*;
 
 fn caller() -> Caller {
-    Caller { actor: "anna".to_owned(), from: "local, process 7".to_owned(), shown: None }
+    Caller { actor: "anna".to_owned(), from: "local, process 7".to_owned(), shown: None, trace: None }
 }
 
 /// Action, target and what is asked for.
@@ -83,7 +83,7 @@ fn a_long_list_of_names_ends_somewhere() {
 fn refusals_that_anybody_can_cause_have_so_many_rows_a_minute() {
     let mut audit = Audit::default();
     let who = |actor: &str, shown| NotLetIn {
-        caller: Caller { actor: actor.to_owned(), from: "192.0.2.9".to_owned(), shown },
+        caller: Caller { actor: actor.to_owned(), from: "192.0.2.9".to_owned(), shown, trace: None },
         action: "DeleteStack".to_owned(),
         path: format!("/v1/stacks/{}", "x".repeat(1000)),
         why: "needs role operator".to_owned(),

@@ -209,7 +209,7 @@ impl Bench {
     }
 
     pub(super) fn ask(&mut self, request: Request) -> oneshot::Receiver<Result<Answer, Refusal>> {
-        self.ask_of(Caller { actor: "anna".into(), from: "local".into(), shown: None }, request)
+        self.ask_of(Caller { actor: "anna".into(), from: "local".into(), shown: None, trace: None }, request)
     }
 
     fn ask_of(&mut self, caller: Caller, request: Request) -> oneshot::Receiver<Result<Answer, Refusal>> {

@@ -21,6 +21,7 @@ use anyhow::Context as _;
 use muster_controller::api::Socket;
 use muster_controller::config::{LogFormat, Settings};
 use muster_controller::data_dir;
+use muster_controller::journal::Journal;
 use muster_controller::lease::{self, Ended, Share, Tenure};
 use muster_controller::link::Common;
 use muster_controller::link::intake;
@@ -114,7 +115,10 @@ fn log(settings: &Settings) -> anyhow::Result<LogHandle> {
     let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
     match settings.log.format {
-        LogFormat::Human => registry.with(lines).init(),
+        LogFormat::Human => match Journal::of_stderr() {
+            Some(journal) => registry.with(journal).init(),
+            None => registry.with(lines).init(),
+        },
         LogFormat::Json => registry.with(lines.json()).init(),
     }
     Ok(handle)

@@ -8,6 +8,7 @@ mod boot;
 mod debian;
 mod deployments;
 mod from_tripleo;
+mod journal;
 mod leases;
 mod links;
 mod machine;

@@ -219,6 +219,9 @@ pub struct Preview {
     /// Keep current parameters and environments that are not given
     #[arg(long)]
     existing: bool,
+    /// Show what 'create --adopt' and 'update --adopt' would take over; servers are not asked
+    #[arg(long)]
+    adopt: bool,
     #[command(flatten)]
     given: EnvironmentArgs,
 }

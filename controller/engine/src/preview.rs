@@ -62,6 +62,8 @@ struct Preview<'a> {
     done: BTreeMap<u32, Predicted>,
     /// The resource being predicted needs facts that its node has not told.
     asks: Cell<bool>,
+    /// What would be created is adopted instead.
+    adopts: bool,
 }
 
 impl View<'_> {
@@ -93,7 +95,8 @@ impl View<'_> {
         let source = &source.map_err(|errors| Refusal::Invalid(errors.to_string()))?;
         let Planned { tree, plan, warnings } = self.planned(stack, source, None, options)?;
         let (done, asks) = (BTreeMap::new(), Cell::new(false));
-        let mut preview = Preview { view: *self, stack, source, tree: &tree, plan: &plan, done, asks };
+        let (tree, plan, adopts) = (&tree, &plan, options.adopt);
+        let mut preview = Preview { view: *self, stack, source, tree, plan, done, asks, adopts };
         preview.predict_all();
         Ok(preview.view(old, warnings))
     }
@@ -181,6 +184,9 @@ impl Preview<'_> {
             }
             // An external resource, whose thing is only compared.
             Needed::Apply(Action::Check | Action::Adopt) => ("adopt", false),
+            Needed::Apply(Action::Create) if self.adopts && kind.is_adoptable() && !kind.is_virtual() => {
+                ("adopt", false)
+            }
             Needed::Apply(Action::Update) => ("update", policy.restricts(Restriction::Update)),
             Needed::Apply(Action::Create | Action::Delete | Action::Retain) => ("create", false),
         };

@@ -194,6 +194,26 @@ fn what_is_as_the_template_has_it_is_adopted() {
 }
 
 #[test]
+fn a_preview_says_what_would_be_adopted() {
+    let mut bed = Bed::new(1);
+    with_files(&mut bed, &[("/a", "hello")]);
+    let changes = |bed: &Bed, source: &Source, options: &Options| {
+        let view = bed.engine.view().preview(&stack(), source, None, options)?;
+        Ok::<_, Refusal>(
+            view.resources.iter().map(|row| format!("{} {}", row.name, row.change)).collect::<Vec<_>>(),
+        )
+    };
+    let source = files("a: /a\nb: /b | a");
+    assert_eq!(changes(&bed, &source, &adopting()).unwrap(), ["a adopt", "b adopt"]);
+    assert_eq!(changes(&bed, &source, &options()).unwrap(), ["a create", "b create"]);
+    assert!(bed.ran.is_empty(), "nobody was asked");
+    adopt(&mut bed, files("a: /a"));
+    assert_eq!(changes(&bed, &source, &adopting()).unwrap(), ["b adopt", "a unchanged"]);
+    // What the stack has is no matter of an adoption.
+    assert_eq!(changes(&bed, &files("a: /a bye"), &adopting()).unwrap(), ["a update"]);
+}
+
+#[test]
 fn what_differs_fails_and_stays_as_it_is() {
     let mut bed = Bed::new(1);
     with_files(&mut bed, &[("/a", "other"), ("/b", "hello")]);

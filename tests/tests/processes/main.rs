@@ -40,6 +40,7 @@ mod metrics;
 mod moving;
 mod network;
 mod oidc;
+mod opentofu;
 mod operating;
 mod postgres;
 mod restore;

@@ -9,6 +9,7 @@ pub mod driver;
 pub mod durations;
 #[cfg(debug_assertions)]
 pub mod faults;
+pub mod history;
 pub mod journal;
 pub mod lease;
 pub mod link;

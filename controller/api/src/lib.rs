@@ -5,6 +5,7 @@
 
 pub mod error;
 pub mod flow;
+pub mod history;
 pub mod intent;
 pub mod login;
 pub mod node;

@@ -7,6 +7,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use crate::flow::{
     DeleteFlows, DeviceView, ExplainedFlow, FlowOperationView, FlowView, FlowsBegun, StatsView,
 };
+use crate::history::HistoryView;
 use crate::intent::{
     IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
 };
@@ -217,6 +218,7 @@ routes! {
         .query::<query::Counted>().answers::<std::collections::BTreeMap<String, u64>>().for_parts();
     CountFleet: get("/v1/counts/fleet", "Counts nodes by state, drift and version")
         .query::<query::Counted>().answers::<FleetCounts>().for_parts();
+    ShowHistory: get("/v1/counts/history", "Shows how the site was over the last hours").answers::<HistoryView>();
     ShowNode: get("/v1/nodes/{node}", "Shows a node").query::<query::OneNode>().answers::<NodeView>();
     ChangeLabels: patch("/v1/nodes/{node}", "Sets and removes labels").takes::<ChangeLabels>().answers::<NodeView>();
     RemoveNode: delete("/v1/nodes/{node}", "Forgets a node").answers::<NodeRemoved>();

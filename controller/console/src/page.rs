@@ -1,6 +1,7 @@
 //! One file for each page.
 
 pub mod audit;
+mod charts;
 pub mod device;
 pub mod devices;
 pub mod events;

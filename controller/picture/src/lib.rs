@@ -1,7 +1,8 @@
-//! Pictures of graphs that the API tells of, for command line and console: as SVG documents, and for Graphviz.
+//! Pictures of graphs and charts that the API tells of, for command line and console: as SVG documents, and for Graphviz.
 //!
 //! Absent: the answers themselves (`controller/api`).
 
+pub mod chart;
 pub mod drawing;
 pub mod network;
 pub mod stack;

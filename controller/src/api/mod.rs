@@ -17,6 +17,7 @@ pub mod error;
 mod existing;
 mod flow;
 mod flow_view;
+mod history;
 mod intent;
 mod intent_view;
 mod login;
@@ -60,6 +61,7 @@ use tokio::time::timeout;
 
 use crate::driver::DriverHandle;
 use crate::durations::Durations;
+use crate::history::History;
 use crate::lease::{Share, Tenure};
 use crate::link::intake::Arrivals;
 use crate::link::{Health, LinkHandle, RefusedPackets};
@@ -135,6 +137,8 @@ pub struct ApiConfig {
     pub arrivals: Arrivals,
     /// The connections of agents.
     pub agents: Option<LinkHandle>,
+    /// How the site was.
+    pub history: History,
     /// Traces of requests, as an option.
     pub telemetry: Telemetry,
 }
@@ -305,6 +309,7 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::ListNodes => on(method, node::list),
         Operation::CountNodes => on(method, node::count),
         Operation::CountFleet => on(method, node::count_fleet),
+        Operation::ShowHistory => on(method, history::show),
         Operation::ShowNode => on(method, node::show),
         Operation::ChangeLabels => on(method, node::label),
         Operation::RemoveNode => on(method, node::remove),

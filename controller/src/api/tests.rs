@@ -168,6 +168,7 @@ fn config() -> ApiConfig {
         commits: Durations::default(),
         arrivals: intake::channel(intake::fair::Bounds::default()).1.arrivals(),
         agents: None,
+        history: History::default(),
         telemetry: Telemetry::off(),
     }
 }

@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use muster_controller::api;
 use muster_controller::config::Settings;
 use muster_controller::driver::{self, Driver, DriverInbox};
+use muster_controller::history::History;
 use muster_controller::lease::{Ended, Term};
 use muster_controller::link::intake::{Feed, Intake};
 use muster_controller::link::{Common, LinkHandle, ReadContent, direct};
@@ -78,6 +79,7 @@ impl Active<'_> {
         let (driver, driver_ended) =
             self.spawn_driver(store, link.handle.clone(), (inbox, from_link), &telemetry)?;
         self.common.open();
+        let history = History::default();
         let config = api::ApiConfig {
             site: settings.site.clone(),
             share: process.share.clone(),
@@ -99,6 +101,7 @@ impl Active<'_> {
             commits,
             arrivals,
             agents: Some(link.handle.clone()),
+            history: history.clone(),
             telemetry,
         };
         let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
@@ -118,6 +121,7 @@ impl Active<'_> {
             () = process.serve(&settings.site, &handle) => None,
             _ = driver_ended => Some("driver"),
             () = endpoint.ended() => Some("agents' link"),
+            () = history.follow(&handle, &endpoint) => Some("history"),
             () = endpoint.follow_tenure() => Some("watch over the lease"),
             ended = lease_ended => match ended {
                 Ended::HandOver { heir: to } => { heir = Some(to); None }

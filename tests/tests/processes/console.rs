@@ -238,6 +238,8 @@ fn operators_work_in_a_browser() {
 
     // Searches, and what is not there.
     browser.go(&fleet.url("/console"));
+    browser.until("Connections of agents");
+    assert_eq!(browser.run("return document.querySelectorAll('.charts svg').length", &[]), 3);
     browser.fill("#selector", "rack=a2");
     browser.press("Search");
     eventually("one node is found", || {

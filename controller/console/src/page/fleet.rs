@@ -9,7 +9,7 @@ use muster_api::node::{FleetCounts, NodeView};
 use muster_api::site::StatusView;
 use serde::Deserialize;
 
-use super::{ROWS, node_link};
+use super::{ROWS, charts, node_link};
 use crate::client::{Problem, escaped};
 use crate::frame::{Page, Section, badge, cut, list, more, table, text, when};
 use crate::login::Visitor;
@@ -69,6 +69,8 @@ async fn page(visitor: &Visitor, query: &FleetQuery) -> Result<Page, Problem> {
             ("Store", text(status.store.split(':').next().unwrap_or_default())),
             ("Standbys", text(status.controllers.len().saturating_sub(1))),
         ]))
+        // Whoever searches for nodes wants to see them.
+        @if query.selector.is_empty() && query.after.is_empty() { (charts::section(api).await?) }
         h2 { "Nodes" }
         form.search method="get" action="/console" {
             div {

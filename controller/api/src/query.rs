@@ -154,6 +154,8 @@ pub struct ApplyFlows {
     pub confirm_timeout: Option<u32>,
     /// The file's name, for the places of errors.
     pub name: Option<String>,
+    /// The name under which operators own the rules, such as that of a program; then the file has one stage.
+    pub application: Option<String>,
 }
 
 /// DELETE /v1/devices/{node}/{bridge}/flows

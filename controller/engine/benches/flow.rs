@@ -65,7 +65,7 @@ fn measure(devices: usize, per_device: u32, per_batch: u32) {
         .sum();
     let held = NOW.load(Ordering::Relaxed);
     let before = cpu();
-    bench.ask(Request::ApplyFlows { stages: vec![writes], confirm_timeout: None });
+    bench.ask(Request::ApplyFlows { stages: vec![writes], confirm_timeout: None, application: None });
     let added = (cpu() - before).as_secs_f64();
     // What the rules came with was counted before they were given away.
     let bytes =
@@ -75,7 +75,7 @@ fn measure(devices: usize, per_device: u32, per_batch: u32) {
     let removals = ids.into_iter().enumerate();
     let removals = removals.map(|(index, ops)| FlowWrite { device: device(index), ops }).collect();
     let before = cpu();
-    bench.ask(Request::ApplyFlows { stages: vec![removals], confirm_timeout: None });
+    bench.ask(Request::ApplyFlows { stages: vec![removals], confirm_timeout: None, application: None });
     let removed = (cpu() - before).as_secs_f64();
     assert_eq!(
         bench.engine.view().flows().devices().iter().map(|view| view.rules).sum::<u64>(),

@@ -159,7 +159,7 @@ fn bytes_of_rules(intents: &Bench, count: u32, devices: usize) -> usize {
         by_device.into_iter().map(|(device, ops)| FlowWrite { device, ops }).collect();
     let given: usize = stage.iter().map(|write| write.ops.capacity() * size_of::<FlowOp>()).sum();
     let held = NOW.load(Ordering::Relaxed);
-    bench.ask(Request::ApplyFlows { stages: vec![stage], confirm_timeout: None });
+    bench.ask(Request::ApplyFlows { stages: vec![stage], confirm_timeout: None, application: None });
     // What the rules came with was counted before they were given away.
     (NOW.load(Ordering::Relaxed) + packed + given).saturating_sub(held)
 }

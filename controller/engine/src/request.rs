@@ -256,6 +256,8 @@ pub enum Request {
         stages: Vec<Vec<FlowWrite>>,
         /// Seconds until an unconfirmed change is undone. `None`: the change is not guarded.
         confirm_timeout: Option<u32>,
+        /// The name under which operators own them; then there is one stage.
+        application: Option<Box<str>>,
     },
     /// Deletes rules from a device.
     DeleteFlows {

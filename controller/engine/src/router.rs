@@ -200,7 +200,9 @@ impl Engine {
                 Ok(None) => return, // answered when the node has
                 Err(refusal) => Err(refusal),
             },
-            Request::ApplyFlows { stages, confirm_timeout } => self.apply_flows(stages, confirm_timeout),
+            Request::ApplyFlows { stages, confirm_timeout, application } => {
+                self.apply_flows(stages, confirm_timeout, application.as_deref())
+            }
             Request::DeleteFlows { device, ids, confirm_timeout } => self
                 .with_flows(|flows, turn| flows.delete(turn, device, ids, confirm_timeout))
                 .map_or_else(|refused| Err(refused.into()), |begun| Ok(begun.into())),

@@ -14,6 +14,7 @@ use muster_shared::model::flow::{Bridge, DeviceName, FlowBatch, FlowDown, FlowId
 use muster_shared::{Generation, MonoTime, NodeId};
 use muster_template::ForeignPolicy;
 
+use crate::application::Applications;
 use crate::effect::{Effect, Job};
 use crate::entry::FlowStanding;
 use crate::operation::Operation;
@@ -141,6 +142,8 @@ pub struct Flows {
     pub(crate) operations: BTreeMap<u64, Operation>,
     pub(crate) ended: VecDeque<u64>,
     pub(crate) next_operation: u64,
+    /// Shared with whoever describes owners.
+    pub(crate) applications: Arc<Applications>,
     next_question: u64,
     pub(crate) entries: usize,
     timers: BTreeSet<(MonoTime, DeviceKey)>,
@@ -168,6 +171,7 @@ impl Flows {
             operations: BTreeMap::new(),
             ended: VecDeque::new(),
             next_operation: 0,
+            applications: Arc::default(),
             next_question: 0,
             entries: 0,
             timers: BTreeSet::new(),

@@ -21,6 +21,7 @@
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+mod application;
 mod assert_counts;
 mod batch;
 mod device;
@@ -44,6 +45,7 @@ mod table;
 mod undone;
 mod view;
 
+pub use application::Applications;
 pub use device::{DeviceKey, Flows, Limits};
 pub use effect::{Effect, Failure, Job};
 pub use entry::FlowStanding;

@@ -18,7 +18,8 @@ use crate::site::Turn;
 impl Flows {
     /// Loads the store. `jobs` are jobs of resources that were out, each with its entries.
     pub fn load(&mut self, turn: &mut Turn<'_>, snapshot: FlowSnapshot, jobs: Vec<(Job, FlowSet)>) {
-        let FlowSnapshot { devices, entries, operations, parts, forgotten, highest } = snapshot;
+        let FlowSnapshot { devices, entries, operations, parts, forgotten, applications, highest } = snapshot;
+        self.applications = Arc::new(applications);
         let mut sent = BTreeMap::new();
         for (number, record) in devices {
             let name = DeviceName { node: record.node, bridge: record.bridge };

@@ -182,6 +182,37 @@ impl Flows {
         stages: Vec<Vec<FlowWrite>>,
         confirm: Option<u32>,
     ) -> Result<Begun, Refused> {
+        self.begin_of(turn, action, stages, (confirm, Owner::OPERATOR))
+    }
+
+    /// Starts an operation whose entries are an application's. It has one stage: further ones are kept without a name.
+    ///
+    /// # Errors
+    /// As [`Self::begin`]; or the name is none, or there are several stages.
+    pub fn begin_named(
+        &mut self,
+        turn: &mut Turn<'_>,
+        stages: Vec<Vec<FlowWrite>>,
+        confirm: Option<u32>,
+        name: &str,
+    ) -> Result<Begun, Refused> {
+        if stages.len() > 1 {
+            return Err(Refused::Invalid(
+                "rules of an application are applied in one stage: leave 'stages' out".into(),
+            ));
+        }
+        self.check(turn.site, FlowAction::Apply, &stages)?;
+        let owner = self.application(name)?;
+        self.begin_of(turn, FlowAction::Apply, stages, (confirm, owner))
+    }
+
+    fn begin_of(
+        &mut self,
+        turn: &mut Turn<'_>,
+        action: FlowAction,
+        stages: Vec<Vec<FlowWrite>>,
+        (confirm, owner): (Option<u32>, Owner),
+    ) -> Result<Begun, Refused> {
         let warnings = self.check(turn.site, action, &stages)?;
         let mut devices = BTreeSet::new();
         for write in stages.iter().flatten() {
@@ -202,7 +233,7 @@ impl Flows {
                 operation.stages = rest;
             }
         }
-        self.begin_stage(turn, id, first);
+        self.begin_stage(turn, id, first, owner);
         Ok(Begun { operation: id, rules, devices: devices.len() as u64, warnings })
     }
 
@@ -316,14 +347,14 @@ impl Flows {
         Ok(new + versions)
     }
 
-    fn begin_stage(&mut self, turn: &mut Turn<'_>, id: u64, writes: Vec<FlowWrite>) {
+    fn begin_stage(&mut self, turn: &mut Turn<'_>, id: u64, writes: Vec<FlowWrite>, owner: Owner) {
         let confirm = self.operations.get(&id).and_then(|operation| operation.confirm);
         let mut parts = Vec::new();
         for write in writes {
             let count = write.ops.len() as u64;
             match self.device(&write.device) {
                 Ok(key) => {
-                    let serial = self.write(turn.site, key, write.ops, Owner::OPERATOR, confirm);
+                    let serial = self.write(turn.site, key, write.ops, owner, confirm);
                     parts.push((key, serial, count));
                 }
                 Err(refusal) => self.add_error(id, None, write.device.to_string(), refusal.to_string()),
@@ -439,7 +470,7 @@ impl Flows {
                     Some((write.device.to_string(), self.check_write(turn.site, action, write).err()?))
                 };
                 match writes.iter().find_map(refused) {
-                    None => self.begin_stage(turn, id, writes),
+                    None => self.begin_stage(turn, id, writes, Owner::OPERATOR),
                     Some((device, refusal)) => {
                         self.add_error(id, None, device, refusal.to_string());
                         self.end_operation(id, OperationStatus::Failed);

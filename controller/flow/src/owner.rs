@@ -11,7 +11,7 @@ use crate::entry::Kept;
 use crate::record::FlowMark;
 use crate::site::Site;
 
-/// The owner of an entry: the row of a resource, an intent, or 0 for operators.
+/// The owner of an entry: the row of a resource, an intent, an application, or 0 for operators.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Owner(pub u64);
 
@@ -19,8 +19,21 @@ impl Owner {
     /// Entries of `muster flow apply`, imported ones, and those that a resource left to operators.
     pub const OPERATOR: Owner = Owner(0);
 
-    /// The numbers of intents start above those of rows.
+    /// The numbers of intents start above those of applications.
     const INTENTS: u64 = 1 << 62;
+    /// The numbers of applications start above those of rows.
+    const APPLICATIONS: u64 = 1 << 61;
+
+    /// Entries of operators that have this name.
+    pub(crate) fn application(number: u64) -> Owner {
+        Owner(Self::APPLICATIONS | number)
+    }
+
+    /// The number of the application, if the owner is one.
+    pub fn as_application(self) -> Option<u64> {
+        let is_one = self.0 & Self::APPLICATIONS != 0 && self.as_intent().is_none();
+        is_one.then_some(self.0 & !Self::APPLICATIONS)
+    }
 
     pub fn intent(no: IntentNo) -> Owner {
         Owner(Self::INTENTS | no.0)
@@ -32,13 +45,18 @@ impl Owner {
         is_one.then_some(IntentNo(self.0 & !Self::INTENTS))
     }
 
-    /// Whether operators own the entry.
+    /// Whether operators own the entry, under no name.
     pub fn is_operator(self) -> bool {
         self == Self::OPERATOR
     }
 
+    /// Whether operators own the entry, under whatever name.
+    pub fn is_of_operators(self) -> bool {
+        self.is_operator() || self.as_application().is_some()
+    }
+
     fn is_resource(self) -> bool {
-        !self.is_operator() && self.as_intent().is_none()
+        !self.is_of_operators() && self.as_intent().is_none()
     }
 }
 
@@ -61,7 +79,7 @@ impl Asker<'_> {
         // An entry that an intent removes may come back if its bridge keeps it.
         let goes = kept.removing && kept.owner.as_intent().is_none();
         match self {
-            Asker::OperatorPuts | Asker::OperatorRemoves => kept.owner.is_operator(),
+            Asker::OperatorPuts | Asker::OperatorRemoves => kept.owner.is_of_operators(),
             // An expired entry is held too, whether its agent knows that or not.
             Asker::Resource(_) => kept.owner.is_resource() || goes || kept.mark == FlowMark::Failed,
             Asker::Intent(no) => kept.owner == Owner::intent(no) || goes,

@@ -8,6 +8,7 @@ use muster_shared::model::flow::{Bridge, FlowId, Packed};
 use muster_shared::{Generation, NodeId};
 use muster_template::ForeignPolicy;
 
+use crate::application::Applications;
 use crate::operation::{FlowAction, FlowStages, OperationStatus};
 use crate::owner::Owner;
 
@@ -36,6 +37,8 @@ pub enum FlowChange {
     Forgotten(ForgottenRecord),
     /// The agent of a forgotten table knows that.
     ForgottenHeard { node: NodeId, bridge: Bridge },
+    /// Inserts the name of an application.
+    Application { number: u64, name: Box<str> },
     /// Inserts or replaces.
     Operation(Box<FlowOperationRecord>),
     /// The further stages of an operation. Written once, at its start.
@@ -197,6 +200,8 @@ pub struct FlowSnapshot {
     pub parts: BTreeMap<(u64, u32), FlowPartRecord>,
     /// Forgotten tables that agents may still have.
     pub forgotten: BTreeMap<(NodeId, Bridge), Generation>,
+    /// Names of applications by number.
+    pub applications: Applications,
     /// The highest operation number so far.
     pub highest: u64,
 }
@@ -231,6 +236,7 @@ impl FlowSnapshot {
                 self.forgotten.insert((node, bridge), generation);
             }
             FlowChange::ForgottenHeard { node, bridge } => drop(self.forgotten.remove(&(node, bridge))),
+            FlowChange::Application { number, name } => drop(self.applications.insert(number, name)),
             FlowChange::Operation(record) => {
                 self.highest = self.highest.max(record.id);
                 let ended = record.status != OperationStatus::InProgress;

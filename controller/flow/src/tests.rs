@@ -234,6 +234,46 @@ fn the_end_of_a_resources_write_is_that_of_its_job() {
 }
 
 #[test]
+fn rules_of_an_application_are_the_operators() {
+    let mut bed = Bed::new();
+    bed.greets();
+    let named = |bed: &mut Bed, stages: usize, name: &str| {
+        let write = || vec![FlowWrite { device: device(), ops: vec![put(1)] }];
+        let stages = (0..stages).map(|_| write()).collect();
+        bed.call(|flows, turn| flows.begin_named(turn, stages, None, name)).map(|begun| begun.operation)
+    };
+    for (stages, name, says) in [(2, "org.example", "one stage"), (1, "a b", "letters"), (1, "", "letters")] {
+        let refused = named(&mut bed, stages, name).unwrap_err().to_string();
+        assert!(refused.contains(says), "{refused}");
+    }
+    assert!(bed.store.applications.is_empty() && bed.store.entries.is_empty(), "what is refused has no name");
+    named(&mut bed, 1, "org.example").unwrap();
+    named(&mut bed, 1, "org.example").unwrap();
+    let owner = |bed: &Bed| bed.store.entries.values().next().map(|entry| entry.owner);
+    assert_eq!(owner(&bed), Some(Owner::application(1)));
+    assert_eq!(bed.store.applications, [(1, "org.example".into())].into());
+    let root = bed.root();
+    bed.decides(root, None);
+
+    // A resource may not have it; over a start it is the application's, whose name keeps its number.
+    let set = set(&[1]);
+    assert!(bed.wants(Want::Be { set: &set, asker: "r" }, 0).is_err());
+    let store = bed.store.clone();
+    let mut again = Bed { store: store.clone(), ..Bed::new() };
+    again.call(|flows, turn| flows.load(turn, store, Vec::new()));
+    assert_eq!(*again.flows.applications(), bed.store.applications);
+    assert_eq!(again.flows.application("org.other").unwrap(), Owner::application(2));
+    assert_eq!(again.flows.application("org.example").unwrap(), Owner::application(1));
+
+    // An operator takes it over by asking for it, and a purge takes all of the operators' away.
+    bed.applies(1).unwrap();
+    assert_eq!(owner(&bed), Some(Owner::OPERATOR));
+    named(&mut bed, 1, "org.example").unwrap();
+    bed.call(|flows, turn| flows.purge(turn, device(), false, None)).unwrap();
+    assert!(bed.store.entries.values().all(|entry| entry.removing));
+}
+
+#[test]
 fn a_rule_has_one_owner() {
     let mut bed = Bed::new();
     bed.greets();

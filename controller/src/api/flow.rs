@@ -39,7 +39,8 @@ pub async fn apply(
     asked: Result<Query<ApplyFlows>, QueryRejection>,
     body: Body,
 ) -> Result<Json<FlowsBegun>, ApiError> {
-    let ApplyFlows { guard, confirm_timeout, name } = query(asked)?;
+    let ApplyFlows { guard, confirm_timeout, name, application } = query(asked)?;
+    let application = application.map(String::into_boxed_str);
     let asked = guarded(guard, confirm_timeout)?;
     let mut held = source::read(&api, body).await?;
     let room = held.take_room();
@@ -47,7 +48,7 @@ pub async fn apply(
     // The command line takes precedence over the file.
     let confirm_timeout = if confirm_timeout.is_none() { asked.and(confirm).or(asked) } else { asked };
     tracing::info!(stages = stages.len(), "flow apply");
-    begun(api.driver.request_in(Request::ApplyFlows { stages, confirm_timeout }, room).await?)
+    begun(api.driver.request_in(Request::ApplyFlows { stages, confirm_timeout, application }, room).await?)
 }
 
 /// GET /v1/flows/operations/{id}

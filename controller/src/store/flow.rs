@@ -72,6 +72,9 @@ pub(super) fn apply(db: &Db, key: &DataKey, change: &FlowChange, now: &str) -> R
                 values![node.as_str(), bridge.as_str()],
             )?;
         }
+        FlowChange::Application { number, name } => {
+            db.execute(upsert!("flow_applications", ["number"], ["name"]), values![int(*number), &**name])?;
+        }
         FlowChange::Operation(record) => put_operation(db, record, now)?,
         FlowChange::Stages { operation, stages } => {
             let bytes = postcard::to_stdvec(&**stages).map_err(|e| StoreError::Format(e.to_string()))?;
@@ -382,6 +385,10 @@ pub(super) fn load(db: &Db, key: &DataKey) -> Result<FlowSnapshot, StoreError> {
         let device = (parsed(row, 0, "a node")?, parsed(row, 1, "a bridge")?);
         let generation = Generation { epoch: Epoch(row.get(2)?), number: row.get(3)? };
         snapshot.forgotten.insert(device, generation);
+        Ok(())
+    })?;
+    db.each("SELECT number, name FROM flow_applications", values![], |row| {
+        snapshot.applications.insert(row.get(0)?, row.get::<String>(1)?.into());
         Ok(())
     })?;
     snapshot.highest = meta::number(db, "highest_flow_operation")?.unwrap_or(0);

@@ -227,7 +227,7 @@ CREATE TABLE flow_entries (
     device     BIGINT NOT NULL,
     id         BIGINT NOT NULL,
     serial     BIGINT NOT NULL,  -- the write that made the entry so
-    owner      BIGINT NOT NULL,  -- a row of resources; 0: the operator; from 2^62 on: an intent
+    owner      BIGINT NOT NULL,  -- a row of resources; 0: the operator; from 2^61 on: an application; from 2^62 on: an intent
     removing   BIGINT NOT NULL,
     mark       TEXT NOT NULL,    -- FAILED, EXPIRED, WRONG, AGAIN, GONE; empty: as `serial` and `settled` say
     reason     TEXT,
@@ -289,6 +289,12 @@ CREATE TABLE flow_parts (
     PRIMARY KEY (operation, device)
 );
 
+-- Names under which operators own rules.
+CREATE TABLE flow_applications (
+    number BIGINT PRIMARY KEY,   -- the owner of its flow rules is this and 2^61
+    name   TEXT COLLATE "C" NOT NULL
+);
+
 -- Tables that were forgotten, until their agents know.
 CREATE TABLE flow_forgotten (
     node   TEXT COLLATE "C" NOT NULL,
@@ -340,6 +346,8 @@ CREATE VIEW flow_rules AS
             WHEN e.owner = 0 THEN 'operator'
             WHEN e.owner >= 4611686018427387904 THEN
                 'intent ' || coalesce((SELECT i.key FROM intents i WHERE i.number = e.owner - 4611686018427387904), 'that is gone')
+            WHEN e.owner >= 2305843009213693952 THEN
+                'application ' || coalesce((SELECT a.name FROM flow_applications a WHERE a.number = e.owner - 2305843009213693952), 'that is gone')
             ELSE
             coalesce((SELECT s.name || '/' || r.name FROM resources r JOIN stacks s ON s.id = r.stack_id WHERE r.id = e.owner),
                 'resource ' || e.owner)

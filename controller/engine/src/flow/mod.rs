@@ -53,6 +53,7 @@ impl Engine {
             claims: &self.traversals.jobs.claims,
             intents: &self.intents,
             restored: &self.traversals.jobs.graph.restored,
+            applications: self.flows.applications(),
         };
         let before = self.graph().ctx.epoch();
         let mut turn = Turn {
@@ -105,9 +106,13 @@ impl Engine {
         &mut self,
         stages: Vec<Vec<FlowWrite>>,
         confirm: Option<u32>,
+        application: Option<&str>,
     ) -> Result<Answer, Refusal> {
         self.graph_mut().name_nodes(stages.iter().flatten().map(|write| &write.device))?;
-        let begun = self.with_flows(|flows, turn| flows.begin(turn, FlowAction::Apply, stages, confirm))?;
+        let begun = self.with_flows(|flows, turn| match application {
+            None => flows.begin(turn, FlowAction::Apply, stages, confirm),
+            Some(name) => flows.begin_named(turn, stages, confirm, name),
+        })?;
         Ok(begun.into())
     }
 

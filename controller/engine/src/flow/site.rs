@@ -2,8 +2,9 @@
 //! what a restored site holds. The questions are the trait `Site` in `controller/flow/src/site.rs`.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use muster_flow::{Owner, Site};
+use muster_flow::{Applications, Owner, Site};
 use muster_shared::model::flow::{DeviceName, FlowId};
 use muster_shared::model::{Claim, ClaimKind};
 use muster_shared::{MonoTime, NodeId};
@@ -24,6 +25,8 @@ pub(crate) struct FlowSite<'e> {
     pub claims: &'e Claims,
     pub intents: &'e Intents,
     pub restored: &'e Restored,
+    /// Names of applications.
+    pub applications: Arc<Applications>,
 }
 
 impl Site for FlowSite<'_> {
@@ -40,6 +43,12 @@ impl Site for FlowSite<'_> {
     fn describe(&self, owner: Owner) -> String {
         if owner.is_operator() {
             return "the operator".into();
+        }
+        if let Some(number) = owner.as_application() {
+            return match self.applications.get(&number) {
+                Some(name) => format!("application {name}"),
+                None => "an application that is gone".into(),
+            };
         }
         if let Some(no) = owner.as_intent() {
             return match self.intents.manager.key(no) {
@@ -60,7 +69,8 @@ impl Site for FlowSite<'_> {
         match owner.as_intent() {
             Some(no) => self.intents.manager.key(no).is_none(),
             None => {
-                !owner.is_operator() && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
+                !owner.is_of_operators()
+                    && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
             }
         }
     }

@@ -29,6 +29,7 @@ impl View<'_> {
             claims: &self.jobs.claims,
             intents: self.intents,
             restored: &self.graph.restored,
+            applications: self.flows.applications(),
         };
         FlowViews { flows: self.flows, site }
     }

@@ -116,6 +116,7 @@ fn a_number_that_is_free_again_is_not_removed_with_the_device_that_had_it() {
             Request::ApplyFlows {
                 stages: vec![vec![FlowWrite { device: b.clone(), ops }]],
                 confirm_timeout: None,
+                application: None,
             },
         ),
     ] {

@@ -94,7 +94,11 @@ fn step(bed: &mut Bed, dice: &mut Dice, open: &mut Vec<u64>) {
     let index = dice.roll(2);
     match dice.roll(16) {
         0..=2 => {
-            let request = Request::ApplyFlows { stages: operators_wish(dice), confirm_timeout: None };
+            let request = Request::ApplyFlows {
+                stages: operators_wish(dice),
+                confirm_timeout: None,
+                application: None,
+            };
             if let Ok(Answer::Flows { operation, .. }) = bed.ask(request) {
                 open.push(operation);
             }

@@ -84,7 +84,7 @@ fn a_guard_of_an_operation_outlives_the_controller() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.disconnect(&node(0));
     let stages = vec![vec![write(&d, &[rule(1, 1)])]];
-    bed.ask(Request::ApplyFlows { stages, confirm_timeout: Some(60) }).unwrap();
+    bed.ask(Request::ApplyFlows { stages, confirm_timeout: Some(60), application: None }).unwrap();
     bed.restart();
     bed.hold(0, true);
     bed.connect(&node(0));
@@ -97,7 +97,7 @@ fn what_waits_unguarded_is_guarded_when_it_is_asked_for_so() {
     bed.disconnect(&node(0));
     bed.apply_rules(&d, &[rule(1, 1)]);
     let stages = vec![vec![write(&d, &[rule(1, 1)])]];
-    bed.ask(Request::ApplyFlows { stages, confirm_timeout: Some(60) }).unwrap();
+    bed.ask(Request::ApplyFlows { stages, confirm_timeout: Some(60), application: None }).unwrap();
     bed.hold(0, true);
     bed.connect(&node(0));
     assert_eq!(guards(&bed), [Some(60)]);
@@ -123,7 +123,7 @@ fn removals_are_guarded_whoever_wants_them() {
     bed.apply_rules(&d, &[rule(3, 1)]);
     bed.hold(0, true);
     let stages = vec![vec![write(&d, &[rule(4, 1)])]];
-    bed.ask(Request::ApplyFlows { stages, confirm_timeout: None }).unwrap();
+    bed.ask(Request::ApplyFlows { stages, confirm_timeout: None, application: None }).unwrap();
     assert_eq!(guards(&bed), [None], "a change that only adds is unguarded where that was asked for");
 }
 

@@ -51,7 +51,7 @@ pub fn write(device: &DeviceName, entries: &[Entry]) -> FlowWrite {
 
 impl Bed {
     pub fn apply(&mut self, stages: Vec<Vec<FlowWrite>>) -> Result<u64, Refusal> {
-        match self.ask(Request::ApplyFlows { stages, confirm_timeout: None })? {
+        match self.ask(Request::ApplyFlows { stages, confirm_timeout: None, application: None })? {
             Answer::Flows { operation, .. } => Ok(operation),
             other => panic!("{other:?}"),
         }
@@ -376,7 +376,11 @@ fn a_stage_that_cannot_begin_says_on_which_device() {
 fn a_node_that_never_joined_is_waited_for() {
     let mut bed = Bed::new(1);
     let d = DeviceName { node: "node-9".parse().unwrap(), bridge: "br0".parse().unwrap() };
-    let request = Request::ApplyFlows { stages: vec![vec![write(&d, &[rule(1, 1)])]], confirm_timeout: None };
+    let request = Request::ApplyFlows {
+        stages: vec![vec![write(&d, &[rule(1, 1)])]],
+        confirm_timeout: None,
+        application: None,
+    };
     let Answer::Flows { operation, warnings, .. } = bed.ask(request).unwrap() else { panic!("flows") };
     assert_eq!(warnings, ["node node-9 has never joined and is waited for; did you mean node-0?"]);
     assert_eq!((bed.ended(operation).as_str(), bed.standings(&d).as_str()), ("IN_PROGRESS", "PENDING_ADD 1"));

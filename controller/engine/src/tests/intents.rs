@@ -530,7 +530,8 @@ fn rules_for_a_bridge_that_is_not_there_say_which_are() {
     let apply = |ring: &mut Ring, index: usize, bridge: &str| {
         let device = DeviceName { bridge: bridge.parse().unwrap(), node: node(index) };
         let write = super::flow_tables::write(&device, &[super::flow_tables::rule(1, 1)]);
-        let request = Request::ApplyFlows { stages: vec![vec![write]], confirm_timeout: None };
+        let request =
+            Request::ApplyFlows { stages: vec![vec![write]], confirm_timeout: None, application: None };
         let Answer::Flows { warnings, .. } = ring.bed.ask(request).unwrap() else { panic!("flows") };
         warnings
     };

@@ -26,12 +26,17 @@ fn kept(owner: Owner, removing: bool, mark: FlowMark) -> Kept {
 fn who_may_have_an_entry() {
     let (operator, row) = (Owner::OPERATOR, Owner(7));
     let (first, second) = (Owner::intent(FIRST), Owner::intent(SECOND));
+    let application = Owner::application(5);
+    assert_eq!([operator, row, first, application].map(Owner::as_application), [None, None, None, Some(5)]);
     // The entry, and whether an operator, a resource and the first intent may have it.
     for (owner, removing, mark, want) in [
         (operator, false, FlowMark::None, [true, false, false]),
         (operator, true, FlowMark::None, [true, true, true]),
         (operator, false, FlowMark::Failed, [true, true, false]),
         (operator, false, FlowMark::Expired, [true, false, false]),
+        (application, false, FlowMark::None, [true, false, false]),
+        (application, true, FlowMark::None, [true, true, true]),
+        (application, false, FlowMark::Failed, [true, true, false]),
         (row, false, FlowMark::None, [false, true, false]),
         (row, true, FlowMark::None, [false, true, true]),
         (row, false, FlowMark::Failed, [false, true, false]),

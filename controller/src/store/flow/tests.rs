@@ -188,7 +188,8 @@ fn the_database_holds_what_the_engine_means_it_to() {
                         }
                         stages.push(vec![FlowWrite { device: device(), ops: ops.into_values().collect() }]);
                     }
-                    both.ask(Request::ApplyFlows { stages, confirm_timeout: Some(30) });
+                    let application = (stages.len() == 1 && roll(2) == 0).then(|| "org.example".into());
+                    both.ask(Request::ApplyFlows { stages, confirm_timeout: Some(30), application });
                 }
                 4 | 5 => both.decide(None),
                 6 => both.decide(usize::try_from(roll(9)).ok()),
@@ -210,6 +211,7 @@ fn the_database_holds_what_the_engine_means_it_to() {
         both.ask(Request::ApplyFlows {
             stages: vec![vec![FlowWrite { device: device(), ops: vec![put(0, 9)] }]],
             confirm_timeout: None,
+            application: Some("org.example".into()),
         });
         both.decide(None);
         let text: String = both.store.db().only(readable, values![], |row| row.get(0)).unwrap();
@@ -217,7 +219,7 @@ fn the_database_holds_what_the_engine_means_it_to() {
         assert_eq!(
             text,
             format!(
-                "web-1/br0 {id} 0 {{\"eth_type\":2048}} [{{\"set_queue\":9}},{{\"output\":\"NORMAL\"}}] ADDED operator"
+                "web-1/br0 {id} 0 {{\"eth_type\":2048}} [{{\"set_queue\":9}},{{\"output\":\"NORMAL\"}}] ADDED application org.example"
             )
         );
         both.ask(Request::PurgeFlows { device: device(), forget: true, confirm_timeout: None });

@@ -43,6 +43,7 @@ enum Place {
     FlowDevice(u32),
     FlowOperation(u64),
     Forgotten(NodeId, Bridge),
+    Application(u64),
     Intent(u64),
     Bridge(DeviceName),
     Rollout(u64),
@@ -105,6 +106,7 @@ fn of_flow(change: &FlowChange) -> Place {
         }
         FlowChange::Forgotten(it) => Place::Forgotten(it.node.clone(), it.bridge.clone()),
         FlowChange::ForgottenHeard { node, bridge } => Place::Forgotten(node.clone(), bridge.clone()),
+        FlowChange::Application { number, .. } => Place::Application(*number),
     }
 }
 

@@ -80,6 +80,7 @@ impl World {
         let request = Request::ApplyFlows {
             stages: stages.iter().map(|stage| stage.iter().map(write).collect()).collect(),
             confirm_timeout: confirm(guard),
+            application: None,
         };
         self.asks_flows("flow apply", stages, request);
     }

@@ -54,6 +54,7 @@ impl Shared {
                 self.flows.forgotten.insert(name);
             }
             FlowChange::Device(_)
+            | FlowChange::Application { .. }
             | FlowChange::ForgottenHeard { .. }
             | FlowChange::Settled { .. }
             | FlowChange::Stages { .. }

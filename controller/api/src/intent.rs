@@ -203,6 +203,8 @@ pub struct TopologyView {
 pub struct BridgeView {
     /// `node/bridge`
     pub device: String,
+    /// By which OpenFlow knows it: 16 hexadecimal digits.
+    pub datapath_id: String,
     /// It forwards.
     pub up: bool,
     /// Its agent is not there.

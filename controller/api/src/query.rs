@@ -246,6 +246,8 @@ pub struct Topology {
     pub key: Option<String>,
     /// Bridges of this node alone, with their links and hosts.
     pub node: Option<String>,
+    /// Bridges with this datapath id alone, 16 hexadecimal digits, with their links and hosts.
+    pub datapath_id: Option<String>,
 }
 
 /// GET /v1/trace

@@ -27,6 +27,7 @@ mod clones;
 mod content;
 mod context;
 mod correct;
+mod datapath;
 mod delete_first;
 mod deployment;
 mod derive;

@@ -187,15 +187,21 @@ pub async fn topology(
     api: Api,
     asked: Result<Query<Topology>, QueryRejection>,
 ) -> Result<Json<TopologyView>, ApiError> {
-    let Topology { intents, key, node } = query(asked)?;
+    let Topology { intents, key, node, datapath_id } = query(asked)?;
+    let datapath_id = datapath_id.as_deref().map(datapath).transpose()?;
     if !api.scope.is_whole() {
-        let (Some(node), None, None) = (&node, &key, intents) else {
-            return Err(ApiError::forbidden(beyond(&api.scope)));
-        };
-        let (scope, node) = (api.scope.clone(), node_name(node.clone())?);
-        api.driver.query(move |site| site.sees_node(&scope, &node)).await??;
+        let scope = api.scope.clone();
+        match (&node, datapath_id, &key, intents) {
+            (Some(node), _, None, None) => {
+                let node = node_name(node.clone())?;
+                api.driver.query(move |site| site.sees_node(&scope, &node)).await??;
+            }
+            // Bridges that this user does not see are left out below.
+            (None, Some(_), None, None) => {}
+            _ => return Err(ApiError::forbidden(beyond(&scope))),
+        }
     }
-    let most = intents.unwrap_or(0).min(DRAWN_MAX);
+    let (most, scope) = (intents.unwrap_or(0).min(DRAWN_MAX), api.scope.clone());
     let found = api.driver.query(move |site| {
         let views = match &key {
             Some(key) => vec![site.intent(key)?],
@@ -206,22 +212,43 @@ pub async fn topology(
                 views.filter(|view| !view.links.is_empty()).take(most).collect()
             }
         };
-        Ok::<_, muster_engine::Refusal>((site.topology(), views))
+        let topology = site.topology();
+        let ids: Vec<u64> = topology.devices.iter().map(|(device, ..)| site.datapath_id(device)).collect();
+        let with_id: Option<BTreeSet<String>> = datapath_id.map(|id| {
+            let bridges = topology.devices.iter().map(|(device, ..)| device).zip(&ids);
+            let meant =
+                bridges.filter(|(device, own)| **own == id || View::datapath_id_of_name(device) == id);
+            let seen = meant.filter(|(device, _)| site.sees_node(&scope, &device.node).is_ok());
+            seen.map(|(device, _)| device.to_string()).collect()
+        });
+        Ok::<_, muster_engine::Refusal>((topology, ids, with_id, views))
     });
-    let (topology, views) = found.await??;
+    let (topology, ids, with_id, views) = found.await??;
     let shown = move || {
-        let mut network = topology_view(topology, &views);
+        let mut network = topology_view(topology, &ids, &views);
         if let Some(node) = &node {
-            around(&mut network, node);
+            around(&mut network, |device| device.split_once('/').is_some_and(|(at, _)| at == node));
+        }
+        if let Some(bridges) = &with_id {
+            around(&mut network, |device| bridges.contains(device));
         }
         Ok(Json(network))
     };
     blocking(shown).await
 }
 
-/// Leaves what touches this node.
-fn around(network: &mut TopologyView, node: &str) {
-    let is_there = |device: &str| device.split_once('/').is_some_and(|(at, _)| at == node);
+/// The number of 16 hexadecimal digits.
+fn datapath(text: &str) -> Result<u64, ApiError> {
+    let digits =
+        Some(text).filter(|text| text.len() == 16 && text.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    digits.and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(|| {
+        let shown: String = text.chars().take(40).flat_map(char::escape_default).collect();
+        ApiError::invalid(format!("datapath_id={shown}: want 16 hexadecimal digits"))
+    })
+}
+
+/// Leaves what touches these bridges.
+fn around(network: &mut TopologyView, is_there: impl Fn(&str) -> bool) {
     network.devices.retain(|bridge| is_there(&bridge.device));
     network.links.retain(|link| is_there(&link.from.device) || is_there(&link.to.device));
     network.hosts.retain(|host| is_there(&host.location.device));

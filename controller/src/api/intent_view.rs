@@ -89,15 +89,23 @@ pub fn drawn(view: &manager::IntentView) -> IntentWay {
     IntentWay { key, state, links: view.links.iter().map(ends).collect() }
 }
 
-/// The network, with the ways of some intents.
-pub fn topology_view(topology: manager::TopologyView, intents: &[manager::IntentView]) -> TopologyView {
+/// The network, with the datapath ids of its bridges, in their order, and the ways of some intents.
+pub fn topology_view(
+    topology: manager::TopologyView,
+    datapath_ids: &[u64],
+    intents: &[manager::IntentView],
+) -> TopologyView {
     let port = |port: manager::PortView| PortView { name: port.name.into(), up: port.up };
-    let device = |(device, up, away, ports): (DeviceName, bool, bool, Vec<manager::PortView>)| BridgeView {
-        device: device.to_string(),
-        up,
-        away,
-        ports: ports.into_iter().map(port).collect(),
-    };
+    let device =
+        |((device, up, away, ports), id): ((DeviceName, bool, bool, Vec<manager::PortView>), &u64)| {
+            BridgeView {
+                device: device.to_string(),
+                datapath_id: format!("{id:016x}"),
+                up,
+                away,
+                ports: ports.into_iter().map(port).collect(),
+            }
+        };
     let host = |view: manager::HostView| HostView {
         host: view.id.to_string(),
         location: point(&view.host.location),
@@ -108,7 +116,7 @@ pub fn topology_view(topology: manager::TopologyView, intents: &[manager::Intent
         intents: view.intents,
     };
     TopologyView {
-        devices: topology.devices.into_iter().map(device).collect(),
+        devices: topology.devices.into_iter().zip(datapath_ids).map(device).collect(),
         links: topology.links.into_iter().map(link).collect(),
         hosts: topology.hosts.into_iter().map(host).collect(),
         intents: intents.iter().map(drawn).collect(),

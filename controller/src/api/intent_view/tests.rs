@@ -135,13 +135,13 @@ fn the_network_as_it_is_told() {
     };
     let network = manager::TopologyView { devices: vec![device], links: vec![link], hosts: vec![host] };
     assert_eq!(
-        json!(topology_view(network, &[])),
+        json!(topology_view(network, &[0x5254_0012_3456, 2], &[])),
         json!({
             "intents": [],
             "hosts": [{"host": "52:54:00:00:00:01", "location": {"device": "a/br0", "port": "h"}, "addresses": ["10.0.0.1"],
                 "claimed": [{"device": "a/br0", "port": "h"}, {"device": "b/br0", "port": "h"}],
                 "declared": true, "observed": false, "intents": 2}],
-            "devices": [{"device": "a/br0", "up": true, "away": false,
+            "devices": [{"device": "a/br0", "datapath_id": "0000525400123456", "up": true, "away": false,
                 "ports": [{"name": "h", "up": false}, {"name": "p1", "up": true}]}],
             "links": [{"from": {"device": "a/br0", "port": "p1"}, "to": {"device": "b/br0", "port": "p1"}, "up": true,
                 "declared": true, "discovered": false, "cost": 1, "bandwidth": 1000, "reserved": 7, "latency": 0.0015,

@@ -24,7 +24,7 @@ pub use self::link::{Brokers, Link, Way};
 pub use self::oidc::OidcSettings;
 pub use self::sites::SiteSettings;
 pub use self::telemetry::TelemetrySettings;
-use crate::api::{self, OwnCertificate};
+use crate::api::{self, Door, OwnCertificate};
 use crate::lease::Terms;
 use crate::site_name::SiteName;
 use crate::store::{Bounds, KEY_FILE, Location};
@@ -73,6 +73,9 @@ pub struct Controller {
     /// The address of the API over the network, `ADDRESS:PORT`; none by default.
     #[serde(deserialize_with = "optional_address")]
     pub api: Option<SocketAddr>,
+    /// The address of ONOS's REST over the network, `ADDRESS:PORT`; none by default.
+    #[serde(deserialize_with = "optional_address")]
+    pub onos_api: Option<SocketAddr>,
     /// The certificate that the API shows there, PEM; empty: one of the site's CA.
     pub api_certificate: PathBuf,
     /// Its key.
@@ -161,11 +164,20 @@ impl Default for Controller {
             addresses: Vec::new(),
             api_socket: "/run/muster/api.sock".into(),
             api: None,
+            onos_api: None,
             api_certificate: PathBuf::new(),
             api_key: PathBuf::new(),
             api_client_ca: PathBuf::new(),
             name: String::new(),
         }
+    }
+}
+
+impl Controller {
+    /// The addresses over the network, with what is behind each.
+    pub fn doors(&self) -> impl Iterator<Item = (Door, SocketAddr)> {
+        let doors = [(Door::Api, self.api), (Door::Onos, self.onos_api)];
+        doors.into_iter().filter_map(|(door, address)| Some((door, address?)))
     }
 }
 
@@ -255,6 +267,17 @@ impl Settings {
             (1..=86_400).contains(&self.limits.heartbeat),
             "limits.heartbeat must be 1 to 86400 seconds"
         );
+        for (n, (door, address)) in self.controller.doors().enumerate() {
+            let taken =
+                self.controller.doors().take(n).find(|(_, other)| *other == address && address.port() != 0);
+            if let Some((other, _)) = taken {
+                anyhow::bail!(
+                    "{} and {} are both {address}: give each an address of its own",
+                    other.setting(),
+                    door.setting()
+                );
+            }
+        }
         let Controller { api_certificate, api_key, .. } = &self.controller;
         anyhow::ensure!(
             api_certificate.as_os_str().is_empty() == api_key.as_os_str().is_empty(),
@@ -459,6 +482,10 @@ mod tests {
             ("[controller]\nlisten = \"nowhere\"\n", "controller.toml: the configuration is wrong: "),
             ("[link]\nurl = \"mq\"\n", "link.url: 'mq'"),
             ("[controller]\napi_key = \"/k\"\n", "set both, or neither"),
+            (
+                "[controller]\napi = \"[::]:8443\"\nonos_api = \"[::]:8443\"\n",
+                "controller.api and controller.onos_api are both [::]:8443",
+            ),
             ("[log]\nformat = \"xml\"\n", "xml"),
             ("[limits\n", "controller.toml"),
         ] {

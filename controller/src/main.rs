@@ -45,6 +45,9 @@ struct Cli {
     /// Address of the API for users on other machines, over TLS [default: none]
     #[arg(long, value_name = "ADDRESS:PORT")]
     api: Option<std::net::SocketAddr>,
+    /// Address of ONOS's REST for users on other machines, over TLS [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    onos_api: Option<std::net::SocketAddr>,
     /// Way between agents and controller: 'direct', or mqtts://HOST:PORT of MQTT 5 brokers; 'embedded', a broker in this
     /// process, where it was built with one [default: direct]
     #[arg(long, value_name = "URL[,URL]")]
@@ -182,6 +185,9 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
     }
     if let Some(api) = cli.api {
         controller.api = Some(api);
+    }
+    if let Some(onos_api) = cli.onos_api {
+        controller.onos_api = Some(onos_api);
     }
     if let Some(listen) = cli.listen {
         controller.listen = listen;

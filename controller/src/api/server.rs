@@ -1,4 +1,4 @@
-//! Where a process answers operators: its socket, with the access to it, and an address of the network. Several sites may
+//! Where a process answers operators: its socket, with the access to it, and addresses of the network. Several sites may
 //! answer there: a header says for which a request is, and without one it is for the default site.
 //!
 //! Absent: the routes (`mod.rs`), the bounds of connections (`accept.rs`, `tls.rs`) and of a body (`source.rs`).
@@ -26,6 +26,7 @@ use tower::ServiceExt as _;
 
 use super::accept::{Listener, STOP_TIME, accept};
 use super::caller::Peer;
+use super::door::{self, Door};
 use super::error::ApiError;
 use super::tls::{self, Remote};
 use super::{Api, ApiConfig, caller, router};
@@ -81,8 +82,8 @@ struct Open {
     /// Those that answer now.
     routers: BTreeMap<SiteName, Router>,
     listening: Option<Listening>,
-    /// Over the network.
-    remote: Option<Listening>,
+    /// Over the network, by what is behind each address.
+    remote: BTreeMap<Door, Listening>,
 }
 
 struct Listening {
@@ -113,7 +114,7 @@ pub fn serve(
     let site = config.site.clone();
     socket.serve(site, |stopped| {
         let api = router(Api::new(config, driver, reader, pki, stopped.clone()));
-        super::console::with(api, stopped)
+        door::behind(super::console::with(api.clone(), stopped), door::onos(api))
     })
 }
 
@@ -163,24 +164,24 @@ impl Socket {
         })
     }
 
-    /// Answers at this address as well, over TLS, as soon as it can be had. Nothing, if it does so already.
-    pub fn listen_at(&self, address: SocketAddr, acceptor: TlsAcceptor) {
+    /// Answers at this address as well, over TLS, as soon as it can be had. Nothing, if this door has one already.
+    pub fn listen_at(&self, door: Door, address: SocketAddr, acceptor: TlsAcceptor) {
         let mut open = self.lock();
-        if open.remote.is_some() {
+        if open.remote.contains_key(&door) {
             return;
         }
         let (running, mut stopped) = watch::channel(());
-        let (router, ending) =
-            (Self::router(Arc::downgrade(&self.0)), EndOfSocket(Arc::clone(&self.0.ended)));
+        let router = Self::router(Arc::downgrade(&self.0)).layer(Extension(door));
+        let ending = EndOfSocket(Arc::clone(&self.0.ended));
         let task = self.0.runtime.spawn(async move {
             let _ending = ending;
             let listener = tokio::select! {
-                listener = tls::bind(address) => listener,
+                listener = tls::bind(door, address) => listener,
                 _ended = stopped.changed() => return,
             };
             accept(Remote::new(listener, acceptor), router, stopped).await;
         });
-        open.remote = Some(Listening { running, task });
+        open.remote.insert(door, Listening { running, task });
     }
 
     async fn answer(&self, request: Request) -> Response {
@@ -219,9 +220,10 @@ impl Socket {
     pub async fn close(&self) {
         let listening = {
             let mut open = self.lock();
-            [open.remote.take(), open.listening.take()]
+            let remote = std::mem::take(&mut open.remote).into_values();
+            remote.chain(open.listening.take()).collect::<Vec<_>>()
         };
-        for Listening { running, task } in listening.into_iter().flatten() {
+        for Listening { running, task } in listening {
             drop(running);
             // The task fails only if it panicked.
             drop(task.await);

@@ -25,6 +25,7 @@ use tokio_rustls::server::TlsStream;
 use super::accept::Listener;
 use super::caller::Peer;
 use super::client_certificate::ClientCertificate;
+use super::door::Door;
 
 /// The most connections of one network: others have room whatever it does.
 const NETWORK_MAX: usize = 64;
@@ -56,20 +57,21 @@ pub fn acceptor(
 }
 
 /// Listens, as soon as the address can be had: it may be another machine's until a standby has taken over.
-pub(super) async fn bind(address: SocketAddr) -> TcpListener {
+pub(super) async fn bind(door: Door, address: SocketAddr) -> TcpListener {
     let mut is_said = false;
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => {
-                tracing::info!(%address, "the API is there over TLS");
+                tracing::info!(%address, setting = door.setting(), "the API is there over TLS");
                 return listener;
             }
             Err(error) if !is_said => {
                 is_said = true;
                 tracing::error!(
                     %address, %error,
-                    "cannot listen for the API over TLS, and tries again: controller.api must be an address of this machine \
-                     that no other program has"
+                    "cannot listen for the API over TLS, and tries again: {} must be an address of this machine that no \
+                     other program has",
+                    door.setting()
                 );
             }
             Err(_) => {}

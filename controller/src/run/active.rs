@@ -93,7 +93,7 @@ impl Active<'_> {
             body_max: settings.limits.api_body,
             template_max: settings.limits.template,
             flow_rules_max: settings.limits.flow_rules,
-            api_ca: settings.controller.api.map(|_| pki.fingerprint()),
+            api_ca: settings.controller.doors().next().map(|_| pki.fingerprint()),
             api_client_ca: !settings.controller.api_client_ca.as_os_str().is_empty(),
             oidc: settings.oidc.provider()?.map(Arc::new),
             session: Duration::from_secs(settings.oidc.session * 3600),
@@ -105,11 +105,11 @@ impl Active<'_> {
             telemetry,
         };
         let api = api::serve(&process.socket, config, handle.clone(), reader, Arc::clone(&pki))?;
-        if let Some(address) = settings.controller.api {
+        for (door, address) in settings.controller.doors() {
             let clients = settings.client_verifier()?;
             let shown = self.certificate(&pki);
             let acceptor = shown.and_then(|it| api::acceptor(it, clients)).context("TLS of the API")?;
-            process.socket.listen_at(address, acceptor);
+            process.socket.listen_at(door, address, acceptor);
         }
         tracing::info!(site = %pki.site(), name = %settings.site, link = link.shown, api = %settings.controller.api_socket.display(), "ready");
         let endpoint = link.handle.clone();

@@ -40,6 +40,7 @@ mod metrics;
 mod moving;
 mod network;
 mod oidc;
+mod onos_api;
 mod opentofu;
 mod operating;
 mod postgres;

@@ -95,7 +95,7 @@ pub fn parse_file(
     resolve::resolve(key, draft, &TemplateFiles::new(key, files), maps)
 }
 
-fn check_size(name: &str, text: &str, text_max: usize) -> Result<(), Errors> {
+pub(crate) fn check_size(name: &str, text: &str, text_max: usize) -> Result<(), Errors> {
     let Some(message) = too_large("the template", text, text_max) else { return Ok(()) };
     let mut errors = Sink::new(name);
     errors.push(Place::default(), "", message);

@@ -1,12 +1,12 @@
 //! `stack validate`: the whole check of a template, on this host.
 //!
-//! Absent: what only the controller can refuse: claims, nodes, immutable parameters
-//! (`controller/engine/src/acceptance.rs`).
+//! Absent: the check itself (`controller/template/src/validate.rs`), and what only the controller can refuse: claims, nodes,
+//! immutable parameters (`controller/engine/src/acceptance.rs`).
 
 use std::fmt::Write;
-use std::sync::Arc;
 
-use muster_template::{Limits, ParameterDef, StackNames, Tree, parse_in};
+use muster_template::validate::{Text, validate};
+use muster_template::{Limits, ParameterDef};
 use serde::Serialize;
 use serde_json::json;
 
@@ -41,38 +41,16 @@ struct ParameterView<'a> {
 pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
     let source = Source::read(Some(&asked.template), &asked.given.environments)?;
     let text = source.template()?;
-    let environment = &source.environment;
-    let maps = |kind: &str| environment.maps(kind);
-    let template = Arc::new(parse_in(&text.name, &text.text, &source.files, Limits::TEXT, &maps)?);
     let given = parameters(&asked.given.parameters);
-    let missing = template.missing_parameters(environment, &given);
-    let mut count = template.resources.len();
-    match template.bind_with(environment, &given) {
-        // Opening nested stacks needs all values.
-        Ok(parameters) => {
-            let template = Arc::clone(&template);
-            let tree = Tree::new(template, Arc::new(parameters), environment, &source.files)?;
-            // Parts that depend on the stack's name are unknown before it has one.
-            count = match tree.template().asks_for_stack() {
-                true => tree.len(),
-                false => tree.of_stack(StackNames { name: "stack".into(), id: "0".into() })?.len(),
-            };
-        }
-        Err(mut errors) => {
-            let is_missing = |path: &str| missing.iter().any(|name| path == format!("parameters.{name}"));
-            errors.0.retain(|error| !is_missing(&error.path));
-            if !errors.0.is_empty() {
-                return Err(errors.into());
-            }
-        }
-    }
+    let text = Text { name: &text.name, text: &text.text, files: &source.files, text_max: Limits::TEXT };
+    let valid = validate(text, &source.environment, &given)?;
     let answer = ValidateView {
-        file: &text.name,
+        file: text.name,
         valid: true,
-        description: template.description().unwrap_or_default(),
-        resources: count,
-        parameters: template.parameters().map(ParameterView::of).collect(),
-        missing_parameters: missing,
+        description: valid.template.description().unwrap_or_default(),
+        resources: valid.resources,
+        parameters: valid.template.parameters().map(ParameterView::of).collect(),
+        missing_parameters: valid.missing.iter().map(String::as_str).collect(),
     };
     document(format, &json!(answer), |_| table(&answer))
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use muster_api::user::Role;
 use muster_template::FlowLimits;
 use rustls::server::danger::ClientCertVerifier;
 use serde::Deserialize;
@@ -82,6 +83,11 @@ pub struct Controller {
     pub api_key: PathBuf,
     /// The CA of users' certificates, PEM; empty: users have tokens alone.
     pub api_client_ca: PathBuf,
+    /// The address for clients of Heat's API, `ADDRESS:PORT`; none by default.
+    #[serde(deserialize_with = "optional_address")]
+    pub heat_api: Option<SocketAddr>,
+    /// The role of such clients that show no token, viewer or operator; empty: they are refused.
+    pub heat_api_without_token: String,
     /// Unique among the site's controllers; by default this host's name.
     pub name: String,
 }
@@ -168,6 +174,8 @@ impl Default for Controller {
             api_certificate: PathBuf::new(),
             api_key: PathBuf::new(),
             api_client_ca: PathBuf::new(),
+            heat_api: None,
+            heat_api_without_token: String::new(),
             name: String::new(),
         }
     }
@@ -176,8 +184,27 @@ impl Default for Controller {
 impl Controller {
     /// The addresses over the network, with what is behind each.
     pub fn doors(&self) -> impl Iterator<Item = (Door, SocketAddr)> {
-        let doors = [(Door::Api, self.api), (Door::Onos, self.onos_api)];
+        let doors = [(Door::Api, self.api), (Door::Onos, self.onos_api), (Door::Heat, self.heat_api)];
         doors.into_iter().filter_map(|(door, address)| Some((door, address?)))
+    }
+
+    /// The role of clients of Heat's API that show no token.
+    ///
+    /// # Errors
+    /// It is none that may be given, or the address is not this machine's own.
+    pub fn heat_without_token(&self) -> anyhow::Result<Option<Role>> {
+        let role = match &*self.heat_api_without_token {
+            "" => return Ok(None),
+            "viewer" => Role::Viewer,
+            "operator" => Role::Operator,
+            other => anyhow::bail!("controller.heat_api_without_token is '{other}': want viewer or operator"),
+        };
+        anyhow::ensure!(
+            self.heat_api.is_some_and(|address| address.ip().is_loopback()),
+            "controller.heat_api_without_token needs controller.heat_api at a loopback address, such as 127.0.0.1:8004: \
+             over a network every client must show a token"
+        );
+        Ok(Some(role))
     }
 }
 
@@ -283,6 +310,7 @@ impl Settings {
             api_certificate.as_os_str().is_empty() == api_key.as_os_str().is_empty(),
             "controller.api_certificate and controller.api_key belong together: set both, or neither"
         );
+        self.controller.heat_without_token()?;
         anyhow::ensure!((2..=60).contains(&self.store.lease), "store.lease must be 2 to 60 seconds");
         let name = self.name();
         anyhow::ensure!(
@@ -485,6 +513,16 @@ mod tests {
             (
                 "[controller]\napi = \"[::]:8443\"\nonos_api = \"[::]:8443\"\n",
                 "controller.api and controller.onos_api are both [::]:8443",
+            ),
+            ("[controller]\nheat_api = \"here\"\n", "heat_api"),
+            ("[controller]\nheat_api_without_token = \"viewer\"\n", "loopback"),
+            (
+                "[controller]\nheat_api = \"0.0.0.0:8004\"\nheat_api_without_token = \"viewer\"\n",
+                "every client must show a token",
+            ),
+            (
+                "[controller]\nheat_api = \"127.0.0.1:8004\"\nheat_api_without_token = \"admin\"\n",
+                "want viewer or operator",
             ),
             ("[log]\nformat = \"xml\"\n", "xml"),
             ("[limits\n", "controller.toml"),

@@ -48,6 +48,9 @@ struct Cli {
     /// Address of ONOS's REST for users on other machines, over TLS [default: none]
     #[arg(long, value_name = "ADDRESS:PORT")]
     onos_api: Option<std::net::SocketAddr>,
+    /// Address of Heat's API for clients of OpenStack, over TLS unless it is a loopback address [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    heat_api: Option<std::net::SocketAddr>,
     /// Way between agents and controller: 'direct', or mqtts://HOST:PORT of MQTT 5 brokers; 'embedded', a broker in this
     /// process, where it was built with one [default: direct]
     #[arg(long, value_name = "URL[,URL]")]
@@ -188,6 +191,11 @@ fn settings(cli: &Cli) -> anyhow::Result<Settings> {
     }
     if let Some(onos_api) = cli.onos_api {
         controller.onos_api = Some(onos_api);
+    }
+    if let Some(address) = cli.heat_api {
+        controller.heat_api = Some(address);
+        // The role of clients without a token may not be for this address.
+        controller.heat_without_token()?;
     }
     if let Some(listen) = cli.listen {
         controller.listen = listen;

@@ -37,6 +37,8 @@ pub(super) enum Peer {
     Local(Caller),
     /// Somebody at this address, who has to show a token if there is no certificate.
     Remote(IpAddr, Option<Arc<ClientCertificate>>),
+    /// Somebody without a token whom the operator's settings give this role (`heat.rs`).
+    Allowed(Caller, Role),
 }
 
 /// What a request comes with.
@@ -83,6 +85,7 @@ impl FromRequestParts<Api> for Api {
         };
         let (caller, role, scope) = match peer {
             Peer::Local(caller) => (caller, Role::Admin, Scope::default()),
+            Peer::Allowed(caller, role) => allowed(api, caller, role, asked, parts.uri.path())?,
             Peer::Remote(address, certificate) => {
                 let credential = credential(parts, certificate)?;
                 let names = parts.extract_with_state::<RawPathParams, Api>(api).await;
@@ -93,6 +96,29 @@ impl FromRequestParts<Api> for Api {
         let caller = Caller { trace: parts.extensions.get::<TraceContext>().copied(), ..caller };
         Ok(Api { driver: api.driver.of(caller), role, scope, ..api.clone() })
     }
+}
+
+/// Somebody without a token, if the role is enough.
+fn allowed(
+    api: &Api,
+    caller: Caller,
+    role: Role,
+    Asked(operation, route): Asked,
+    path: &str,
+) -> Result<(Caller, Role, Scope), ApiError> {
+    let Caller { actor, .. } = &caller;
+    if let Err(wait) = api.pace.take(actor, Instant::now()) {
+        return Err(ApiError::after(
+            wait,
+            format!("{actor} asks too often: 100 requests a second are allowed"),
+        ));
+    }
+    if role >= route.role {
+        return Ok((caller, role, Scope::default()));
+    }
+    let why = format!("needs role {}: {actor} has role {}", route.role.as_str(), role.as_str());
+    api.driver.of(caller).not_let_in(format!("{operation:?}"), path, &why);
+    Err(ApiError::forbidden(why))
 }
 
 /// A token goes before a certificate.

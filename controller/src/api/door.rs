@@ -1,17 +1,21 @@
-//! The doors of a site: each address of the network leads to one. Behind one are the API and the console, behind another
-//! ONOS's REST, which asks the API in this process.
+//! The doors of a site: each address of the network leads to one. Behind one are the API and the console; behind the others
+//! ONOS's REST and Heat's API, which ask the API in this process.
 //!
-//! Absent: the addresses (`server.rs`), and what is behind the doors (`mod.rs`, `controller/console`, `controller/onos-api`).
+//! Absent: the addresses (`server.rs`), and what is behind the doors (`mod.rs`, `controller/console`, `controller/onos-api`,
+//! `heat.rs`).
 
 use std::convert::Infallible;
+use std::net::SocketAddr;
 
 use axum::Router;
 use axum::extract::Request;
 use axum::http::Extensions;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use tower::ServiceExt as _;
 
 use super::caller::Peer;
+use super::error::ApiError;
+use super::heat;
 
 /// What a listener leads to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +25,8 @@ pub enum Door {
     Api,
     /// ONOS's REST: `controller.onos_api`.
     Onos,
+    /// Heat's API: `controller.heat_api`.
+    Heat,
 }
 
 impl Door {
@@ -29,15 +35,44 @@ impl Door {
         match self {
             Self::Api => "controller.api",
             Self::Onos => "controller.onos_api",
+            Self::Heat => "controller.heat_api",
+        }
+    }
+
+    /// What is behind it, for the log.
+    pub(super) fn what(self) -> &'static str {
+        match self {
+            Self::Api => "the API",
+            Self::Onos => "ONOS's REST",
+            Self::Heat => "Heat's API",
+        }
+    }
+
+    /// Whether connections are without TLS: clients of Heat may reach it from this machine alone.
+    pub(super) fn is_plain_at(self, address: SocketAddr) -> bool {
+        self == Self::Heat && address.ip().is_loopback()
+    }
+
+    /// The door that the request came through.
+    pub(super) fn of(request: &Request) -> Self {
+        request.extensions().get().copied().unwrap_or_default()
+    }
+
+    /// The refusal in the form that clients of this door read.
+    pub(super) fn refuse(self, error: ApiError) -> Response {
+        match self {
+            Self::Api | Self::Onos => error.into_response(),
+            Self::Heat => heat::refusal(error),
         }
     }
 }
 
 /// Leads each request to what is behind its door.
-pub(super) fn behind(main: Router, onos: Router) -> Router {
-    Router::new().fallback(async move |request: Request| match request.extensions().get::<Door>() {
-        Some(Door::Onos) => entered(onos, request).await,
-        Some(Door::Api) | None => entered(main, request).await,
+pub(super) fn behind(main: Router, onos: Router, heat: Router) -> Router {
+    Router::new().fallback(async move |request: Request| match Door::of(&request) {
+        Door::Onos => entered(onos, request).await,
+        Door::Heat => entered(heat, request).await,
+        Door::Api => entered(main, request).await,
     })
 }
 

@@ -18,6 +18,7 @@ pub mod error;
 mod existing;
 mod flow;
 mod flow_view;
+mod heat;
 mod history;
 mod intent;
 mod intent_view;
@@ -26,6 +27,7 @@ mod metrics;
 mod node;
 mod own_certificate;
 mod pace;
+mod plain;
 mod preview;
 mod resource;
 mod restore;
@@ -125,6 +127,8 @@ pub struct ApiConfig {
     pub flow_rules_max: usize,
     /// Of the CA of the certificate that the API shows over the network, in users' tokens; none: it is not there.
     pub api_ca: Option<[u8; 32]>,
+    /// The role of clients of Heat's API that show no token; none: they are refused.
+    pub heat_without_token: Option<Role>,
     /// Whether certificates of users are taken.
     pub api_client_ca: bool,
     /// By which people log in.

@@ -1,7 +1,7 @@
-//! Where a process answers operators: its socket, with the access to it, and addresses of the network. Several sites may
+//! Where a process answers operators: its socket, with the access to it, and addresses of the network, one for each door. Several sites may
 //! answer there: a header says for which a request is, and without one it is for the default site.
 //!
-//! Absent: the routes (`mod.rs`), the bounds of connections (`accept.rs`, `tls.rs`) and of a body (`source.rs`).
+//! Absent: the routes (`mod.rs`, `heat.rs`), the bounds of connections (`accept.rs`, `tls.rs`) and of a body (`source.rs`).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -29,7 +29,7 @@ use super::caller::Peer;
 use super::door::{self, Door};
 use super::error::ApiError;
 use super::tls::{self, Remote};
-use super::{Api, ApiConfig, caller, router};
+use super::{Api, ApiConfig, caller, heat, plain, router};
 use crate::driver::DriverHandle;
 use crate::pki::Pki;
 use crate::site_name::SiteName;
@@ -113,8 +113,10 @@ pub fn serve(
 ) -> Result<ApiHandle, SocketError> {
     let site = config.site.clone();
     socket.serve(site, |stopped| {
+        let settings = heat::Settings::of(&config);
         let api = router(Api::new(config, driver, reader, pki, stopped.clone()));
-        door::behind(super::console::with(api.clone(), stopped), door::onos(api))
+        let heat = heat::router(api.clone(), settings);
+        door::behind(super::console::with(api.clone(), stopped), door::onos(api), heat)
     })
 }
 
@@ -160,11 +162,12 @@ impl Socket {
     fn router(socket: Weak<Shared>) -> Router {
         Router::new().fallback(async move |request: Request| match socket.upgrade() {
             Some(shared) => Socket(shared).answer(request).await,
-            None => ApiError::unavailable("the controller is stopping").into_response(),
+            None => Door::of(&request).refuse(ApiError::unavailable("the controller is stopping")),
         })
     }
 
-    /// Answers at this address as well, over TLS, as soon as it can be had. Nothing, if this door has one already.
+    /// Answers at this address as well, as soon as it can be had: over TLS, unless the door is plain there. Nothing, if this
+    /// door has one already.
     pub fn listen_at(&self, door: Door, address: SocketAddr, acceptor: TlsAcceptor) {
         let mut open = self.lock();
         if open.remote.contains_key(&door) {
@@ -179,24 +182,31 @@ impl Socket {
                 listener = tls::bind(door, address) => listener,
                 _ended = stopped.changed() => return,
             };
-            accept(Remote::new(listener, acceptor), router, stopped).await;
+            if door.is_plain_at(address) {
+                let router = router.layer(Extension(heat::Scheme::Http));
+                accept(plain::OnThisMachine(listener), router, stopped).await;
+            } else {
+                let router = router.layer(Extension(heat::Scheme::Https));
+                accept(Remote::new(listener, acceptor), router, stopped).await;
+            }
         });
         open.remote.insert(door, Listening { running, task });
     }
 
     async fn answer(&self, request: Request) -> Response {
+        let door = Door::of(&request);
         let name = match request.headers().get(SITE).map(|name| name.to_str().unwrap_or_default().parse()) {
             None => SiteName::default(),
             Some(Ok(name)) => name,
-            Some(Err(why)) => return ApiError::invalid(why).into_response(),
+            Some(Err(why)) => return door.refuse(ApiError::invalid(why)),
         };
         let is_remote = matches!(request.extensions().get::<Peer>(), Some(Peer::Remote(..)));
         let router = self.lock().routers.get(&name).cloned();
         match router {
             Some(router) => router.oneshot(request).await.into_response(),
             // It is nobody's business over the network which sites there are.
-            None if is_remote => ApiError::later("that site is not served here at present").into_response(),
-            None => self.absent(&name).into_response(),
+            None if is_remote => door.refuse(ApiError::later("that site is not served here at present")),
+            None => door.refuse(self.absent(&name)),
         }
     }
 

@@ -4,13 +4,14 @@
 
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use axum::{Json, Router, routing};
 use muster_api::site::{ControllerView, Role, SiteView, StatusView};
 use muster_shared::SiteId;
 use time::OffsetDateTime;
 
 use super::caller::Peer;
+use super::door::Door;
 use super::error::ApiError;
 use super::metrics;
 use super::server::{ApiHandle, Socket, SocketError};
@@ -60,8 +61,8 @@ pub fn serve_standby(socket: &Socket, config: StandbyConfig) -> Result<ApiHandle
 async fn to_this_machine(request: Request, next: Next) -> Response {
     match request.extensions().get::<Peer>() {
         Some(Peer::Local(_)) => next.run(request).await,
-        Some(Peer::Remote(..)) | None => {
-            ApiError::unavailable("this controller stands by: ask the active one").into_response()
+        Some(Peer::Remote(..) | Peer::Allowed(..)) | None => {
+            Door::of(&request).refuse(ApiError::unavailable("this controller stands by: ask the active one"))
         }
     }
 }

@@ -161,6 +161,7 @@ fn config() -> ApiConfig {
         template_max: 16 * 1024,
         flow_rules_max: 100,
         api_ca: None,
+        heat_without_token: None,
         api_client_ca: false,
         oidc: None,
         session: Duration::from_secs(1),

@@ -34,7 +34,7 @@ const NETWORK_BITS: u32 = 64;
 /// The time for a handshake.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(10);
 /// The time in which a client must take some of an answer.
-const WRITE_TIME: Duration = Duration::from_secs(30);
+pub(super) const WRITE_TIME: Duration = Duration::from_secs(30);
 /// Between two tries to listen at an address that another program has, or that is not this machine's yet.
 const BIND_PAUSE: Duration = Duration::from_secs(10);
 
@@ -62,15 +62,15 @@ pub(super) async fn bind(door: Door, address: SocketAddr) -> TcpListener {
     loop {
         match TcpListener::bind(address).await {
             Ok(listener) => {
-                tracing::info!(%address, setting = door.setting(), "the API is there over TLS");
+                tracing::info!(%address, setting = door.setting(), "{} is there", door.what());
                 return listener;
             }
             Err(error) if !is_said => {
                 is_said = true;
                 tracing::error!(
                     %address, %error,
-                    "cannot listen for the API over TLS, and tries again: {} must be an address of this machine that no \
-                     other program has",
+                    "cannot listen for {}, and tries again: {} must be an address of this machine that no other program has",
+                    door.what(),
                     door.setting()
                 );
             }

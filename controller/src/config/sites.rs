@@ -63,6 +63,7 @@ impl Settings {
         settings.oidc = OidcSettings::default();
         let controller = &mut settings.controller;
         (controller.listen, controller.addresses, controller.api) = (listen, addresses, None);
+        controller.heat_api = None;
         (settings.site, settings.store.key_file, settings.link) = (name, key_file, link);
         settings
     }

@@ -26,6 +26,7 @@ mod fleet;
 mod flows;
 mod flows_nftables;
 mod gone;
+mod heat_api;
 mod hostname;
 mod intent_ring;
 mod intents;

@@ -1,0 +1,86 @@
+//! OpenStack's command line client with its plugin for Heat, as PyPI has them, at the versions that
+//! `tests/openstack-client` pins.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use muster_testbed::{Namespace, Ran, Running, command};
+use serde_json::Value;
+
+use super::binary;
+
+const REQUIREMENTS: &str = include_str!("../../openstack-client/requirements.txt");
+/// PyPI may be slow.
+const INSTALL_WITHIN: Duration = Duration::from_secs(600);
+
+/// `openstack` as somebody types it.
+pub struct OpenstackClient<'a> {
+    machine: Option<&'a Namespace>,
+    place: PathBuf,
+    home: PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+impl<'a> OpenstackClient<'a> {
+    /// On this machine, with these variables (`OS_…`); `home` is a directory of its own.
+    pub fn new(machine: Option<&'a Namespace>, home: &Path, variables: &[(&str, &str)]) -> Self {
+        let variables =
+            variables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Self { machine, place: place(), home: home.to_owned(), variables }
+    }
+
+    /// The command, not started.
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = command(self.machine, self.place.join("venv/bin/openstack"));
+        for (key, _) in std::env::vars().filter(|(key, _)| key.starts_with("OS_") || key.ends_with("_proxy"))
+        {
+            command.env_remove(key);
+        }
+        command.env("HOME", &self.home).env("PYTHONUNBUFFERED", "1").env("LC_ALL", "C.UTF-8");
+        command.envs(self.variables.iter().map(|(key, value)| (key, value))).args(arguments);
+        command.current_dir(&self.home);
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Ran {
+        Running::start(self.command(arguments)).finish()
+    }
+
+    /// What it prints; it must end well.
+    pub fn ok(&self, arguments: &[&str]) -> String {
+        self.run(arguments).expect(0).stdout
+    }
+
+    /// The same with `-f json`.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let text = self.ok(&[arguments, &["-f", "json"]].concat());
+        serde_json::from_str(&text).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {text}"))
+    }
+}
+
+/// Where it is installed. Tests of several processes install it one after the other.
+fn place() -> PathBuf {
+    let place = binary("muster-controller").ancestors().nth(2).unwrap().join("openstack-client");
+    fs::create_dir_all(&place).unwrap();
+    let others = fs::File::create(place.join("lock")).unwrap();
+    others.lock().unwrap();
+    let installed = place.join("installed.txt");
+    if fs::read_to_string(&installed).ok().as_deref() == Some(REQUIREMENTS) {
+        return place;
+    }
+    let requirements = place.join("requirements.txt");
+    fs::write(&requirements, REQUIREMENTS).unwrap();
+    let run = |program: &Path, arguments: &[&str]| {
+        let mut command = Command::new(program);
+        command.args(arguments).current_dir(&place);
+        Running::start(command).finish_within(INSTALL_WITHIN).expect(0);
+    };
+    run(Path::new("python3"), &["-m", "venv", "--clear", "venv"]);
+    let pip =
+        ["install", "--quiet", "--disable-pip-version-check", "--require-hashes", "-r", "requirements.txt"];
+    run(&place.join("venv/bin/pip"), &pip);
+    fs::write(installed, REQUIREMENTS).unwrap();
+    place
+}

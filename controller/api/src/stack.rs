@@ -58,6 +58,9 @@ pub struct OutputView {
     pub key: String,
     /// Its value; null if it could not be computed.
     pub value: Value,
+    /// Why it could not be computed.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub output_error: String,
     /// From the template.
     pub description: String,
 }

@@ -316,7 +316,10 @@ const REVISIONS: [Column<RevisionRow>; 6] = [
 
 const OUTPUTS: [Column<OutputView>; 3] = [
     ("KEY", |output| cell(&output.key)),
-    ("VALUE", |output| cell(&output.value)),
+    ("VALUE", |output| match &*output.output_error {
+        "" => cell(&output.value),
+        error => cell(&format!("cannot be computed: {error}")),
+    }),
     ("DESCRIPTION", |output| cell(&output.description)),
 ];
 
@@ -393,7 +396,11 @@ fn show(answer: &Value, format: Format) -> Result<(), Failure> {
     let ProgressView { done, total, in_flight, failed } = stack.progress;
     put(PROGRESS, Value::from(format!("{done}/{total}, {in_flight} in flight, {failed} failed")));
     put(ROLLOUTS, Value::from(rollout::drawn(&stack.rollouts).join("; ")));
-    put(OUTPUTS_KEY, stack.outputs.into_iter().map(|output| (word(&output.key), output.value)).collect());
+    let shown_output = |output: OutputView| match output.output_error.is_empty() {
+        true => (word(&output.key), output.value),
+        false => (word(&output.key), Value::from(format!("cannot be computed: {}", output.output_error))),
+    };
+    put(OUTPUTS_KEY, stack.outputs.into_iter().map(shown_output).collect());
     if stack.rollouts.is_empty() {
         shown.remove(ROLLOUTS);
     }

@@ -129,13 +129,18 @@ impl Traversals {
     pub(crate) fn outputs(&self, stack: &Stack) -> Vec<OutputView> {
         let Some(walk) = &stack.walk else { return Vec::new() };
         let references = Rendered { graph: &self.jobs.graph, stack };
-        let render = |(index, output): (usize, &muster_template::Output)| OutputView {
-            key: output.key.to_string(),
-            description: output.description.as_deref().unwrap_or_default().to_owned(),
-            value: walk
-                .tree
-                .render_output(index, &references)
-                .map_or(Value::Null, |value| stack.masked(&walk.tree, value)),
+        let render = |(index, output): (usize, &muster_template::Output)| {
+            let (value, error) = match walk.tree.render_output(index, &references) {
+                Ok(value) => (stack.masked(&walk.tree, value), String::new()),
+                // What was wrong may be a hidden value.
+                Err(error) => (Value::Null, stack.without_hidden(&walk.tree, &error.to_string())),
+            };
+            OutputView {
+                key: output.key.to_string(),
+                description: output.description.as_deref().unwrap_or_default().to_owned(),
+                value,
+                output_error: error,
+            }
         };
         walk.tree.outputs().iter().enumerate().map(render).collect()
     }

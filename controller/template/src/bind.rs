@@ -92,38 +92,25 @@ impl Template {
         }
         environment.unknown(self).for_each(|error| errors.take(error));
         let mut bound = Vec::with_capacity(self.parameters.len());
+        let mut missing = Vec::new();
         for definition in &self.parameters {
             let before = path.key(&definition.name);
-            let value = match given.get(&*definition.name).map(|given| definition.take(given)) {
-                Some(Err(message)) => {
-                    // The given value is wrong, not the template; the place shows the definition.
-                    let given = format!("-P {}", cut(&definition.name));
-                    let message = format!("{message} ({}:{})", self.file, definition.at);
-                    errors.take(Error::new(&given, Place::default(), "", &message));
-                    path.leave(before);
-                    continue;
-                }
-                Some(given) => given,
-                None => match (environment.of_parameter(definition), &definition.default) {
-                    (Some(Ok(value)), _) => Ok(value),
-                    (Some(Err(error)), _) => {
-                        errors.take(error);
-                        path.leave(before);
-                        continue;
-                    }
-                    (None, Some(default)) => Ok(default.clone()),
-                    (None, None) => Err(must_be_given(&definition.name)),
-                },
-            };
-            match value {
-                Ok(value) => bound.push(Bound {
+            match self.bound_value(definition, environment, given.get(&*definition.name)) {
+                Ok(Some(value)) => bound.push(Bound {
                     name: definition.name.clone(),
                     hidden: definition.hidden,
                     digest: digest::of_value(&value),
                     value,
                 }),
-                Err(message) => errors.push(definition.at, path.as_str(), message),
+                Ok(None) => missing.push(definition),
+                Err(error) => errors.take(error),
             }
+            path.leave(before);
+        }
+        // Last, so that wrong values are shown even where much is missing.
+        for definition in missing {
+            let before = path.key(&definition.name);
+            errors.push(definition.at, path.as_str(), must_be_given(&definition.name));
             path.leave(before);
         }
         if !errors.is_empty() {
@@ -134,6 +121,28 @@ impl Template {
         let secrets = Secrets::of(hidden);
         let bound = Parameters { values: bound.into(), secrets, stack: None, facade: None, conditions };
         self.with_conditions(bound)
+    }
+
+    /// The value of one parameter; `None` if it must be given.
+    fn bound_value(
+        &self,
+        definition: &ParameterDef,
+        environment: &Environment,
+        given: Option<&Value>,
+    ) -> Result<Option<Value>, Error> {
+        if let Some(given) = given {
+            let wrong = |message| {
+                // The given value is wrong, not the template; the place shows the definition.
+                let name = format!("-P {}", cut(&definition.name));
+                let message = format!("{message} ({}:{})", self.file, definition.at);
+                Error::new(&name, Place::default(), "", &message)
+            };
+            return definition.take(given).map(Some).map_err(wrong);
+        }
+        match environment.of_parameter(definition) {
+            Some(value) => value.map(Some),
+            None => definition.default_value(&self.file),
+        }
     }
 
     /// The same values in a stack with a name: all conditions are known then.

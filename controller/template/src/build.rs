@@ -30,6 +30,8 @@ pub(crate) struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     /// Characters in the first line that are not the template's.
     shift: u32,
+    /// Line and column of the text's end, if no line break is there: a block of text that reaches it has none either.
+    open_end: Option<(usize, usize)>,
     pub errors: Sink,
     pub path: Path,
     pub parameters: Names,
@@ -52,8 +54,11 @@ pub(crate) struct Reader<'t> {
 
 impl<'t> Reader<'t> {
     pub fn new(file: &str, text: &'t str, shift: u32) -> Self {
+        let is_open = !text.is_empty() && !text.ends_with('\n');
+        let end = || (text.lines().count(), text.lines().next_back().map_or(0, |line| line.chars().count()));
         Self {
             shift,
+            open_end: is_open.then(end),
             parser: Parser::new_from_str(text),
             errors: Sink::new(file),
             path: Path::default(),
@@ -101,11 +106,11 @@ impl<'t> Reader<'t> {
     }
 
     pub fn next(&mut self) -> Result<(Event<'t>, Place), Stop> {
-        if self.errors.is_full() {
+        if self.errors.is_over() {
             return Err(Stop);
         }
         match self.parser.next_event() {
-            Some(Ok((event, Span { start, .. }))) => Ok((event, self.place(start))),
+            Some(Ok((event, Span { start, end, .. }))) => Ok((self.as_pyyaml(event, end), self.place(start))),
             Some(Err(error)) => {
                 let info = error.info();
                 // libyaml's message for a line that is indented unlike its neighbours.
@@ -117,6 +122,20 @@ impl<'t> Reader<'t> {
                 self.stop(self.place(*error.marker()), format!("not valid YAML: {info}{hint}"))
             }
             None => self.stop(Place::default(), "the document ends too early"),
+        }
+    }
+
+    /// A block of text at the very end of a text without a line break: YAML 1.2 adds one, PyYAML does not.
+    fn as_pyyaml(&self, event: Event<'t>, end: Marker) -> Event<'t> {
+        match event {
+            Event::Scalar(text, style @ (ScalarStyle::Literal | ScalarStyle::Folded), anchor, tag)
+                if self.open_end.is_some_and(|last| (end.line(), end.col()) >= last)
+                    && text.ends_with('\n') =>
+            {
+                let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
+                Event::Scalar(text.into(), style, anchor, tag)
+            }
+            event => event,
         }
     }
 

@@ -6,7 +6,7 @@ use muster_shared::property::has_null;
 use serde_json::Value;
 
 use crate::error::{Error, Path, Place, Sink, push_key, suggestion};
-use crate::expression::{Expr, ExprKind};
+use crate::expression::{Entry, Expr, ExprKind};
 use crate::render::Step;
 use crate::template::Template;
 use crate::types::{Kind, Property, PropertyError, with_function};
@@ -83,7 +83,9 @@ pub(crate) fn member_properties(
         property.required && implied != Some(property.name) && !is_misspelt(property.name)
     };
     for property in kind.properties().iter().filter(wanted) {
-        if properties.entry(property.name).is_none_or(|entry| matches!(entry.value.kind, ExprKind::Null)) {
+        // As in Heat, null is a value like any other for an OS::Heat::Value.
+        let is_nothing = |entry: &Entry| kind != Kind::Value && matches!(entry.value.kind, ExprKind::Null);
+        if properties.entry(property.name).is_none_or(is_nothing) {
             errors.push(at, path.as_str(), format!("{} needs the property '{}'", kind.name(), property.name));
         }
     }

@@ -100,8 +100,8 @@ impl Environment {
                 Err(found) => errors.extend(found.0),
             }
         }
-        errors.truncate(Limits::ERRORS);
-        if errors.is_empty() { Ok(all) } else { Err(Errors(errors)) }
+        let name = errors.first().map_or_else(String::new, |error| error.file.clone());
+        if errors.is_empty() { Ok(all) } else { Err(Errors::of(&name, errors)) }
     }
 
     /// Combines an environment with all before it. The errors are strategies that contradict each other.
@@ -177,8 +177,9 @@ impl Environment {
             mention
                 .error(&format!("the file '{}' was not given with the environment{near}", cut(&mention.key)))
         };
-        let errors: Vec<Error> = missing.take(Limits::ERRORS).map(error).collect();
-        if errors.is_empty() { Ok(()) } else { Err(Errors(errors)) }
+        let errors: Vec<Error> = missing.map(error).collect();
+        let name = errors.first().map_or_else(String::new, |error| error.file.clone());
+        if errors.is_empty() { Ok(()) } else { Err(Errors::of(&name, errors)) }
     }
 
     /// The value of a parameter of the root template, of its type; `None` if the template's default applies.

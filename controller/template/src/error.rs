@@ -61,6 +61,17 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The number of errors that this item of [`Errors`] stands for, if it does.
+    fn counted(&self) -> Option<usize> {
+        let text = self.message.strip_prefix("and ").filter(|_| self.line == 0 && self.path.is_empty())?;
+        if text.starts_with("more than ") {
+            return Some(COUNTED_MAX);
+        }
+        text.strip_suffix(" more errors").or_else(|| text.strip_suffix(" more error"))?.parse().ok()
+    }
+}
+
 impl From<Error> for RenderError {
     fn from(error: Error) -> Self {
         let Error { file, line, column, path, message } = error;
@@ -96,10 +107,58 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
-/// The errors of a template, at most [`Limits::ERRORS`], by place. Displays one per line.
+/// Errors that are counted beyond those that are shown.
+const COUNTED_MAX: usize = 10_000;
+
+/// The errors of a template, by place: at most [`Limits::ERRORS`], and an item that counts the others. Displays
+/// one per line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Errors(pub Vec<Error>);
+
+impl Errors {
+    /// The errors of several files: the first [`Limits::ERRORS`] of them, and how many more there are.
+    pub(crate) fn of(file: &str, found: Vec<Error>) -> Self {
+        let mut sink = Sink::new(file);
+        for error in found {
+            match error.counted() {
+                Some(more) => sink.more += more,
+                None => sink.take(error),
+            }
+        }
+        let Sink { mut errors, more, .. } = sink;
+        errors.extend(and_more(file, more));
+        Self(errors)
+    }
+
+    /// The errors without those that `drop` takes. `hidden` is how many such errors there are in all, also
+    /// among those that are only counted.
+    pub fn without(self, drop: impl Fn(&Error) -> bool, hidden: usize) -> Self {
+        let mut more = 0;
+        let (mut kept, mut dropped) = (Vec::new(), 0);
+        for error in self.0 {
+            match error.counted() {
+                Some(count) => more += count,
+                None if drop(&error) => dropped += 1,
+                None => kept.push(error),
+            }
+        }
+        let file = kept.first().map_or_else(String::new, |error| error.file.clone());
+        kept.extend(and_more(&file, more.saturating_sub(hidden.saturating_sub(dropped))));
+        Self(kept)
+    }
+}
+
+/// The item that counts the errors that are not shown.
+fn and_more(file: &str, more: usize) -> Option<Error> {
+    let message = match more {
+        0 => return None,
+        1 => "and 1 more error".to_owned(),
+        COUNTED_MAX.. => format!("and more than {COUNTED_MAX} more errors"),
+        more => format!("and {more} more errors"),
+    };
+    Some(Error::new(file, Place::default(), "", &message))
+}
 
 impl fmt::Display for Errors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -115,26 +174,31 @@ impl fmt::Display for Errors {
 
 impl std::error::Error for Errors {}
 
-/// Takes errors as they are found.
+/// Takes errors as they are found: keeps the first [`Limits::ERRORS`], and counts the others.
 pub(crate) struct Sink {
     file: String,
     errors: Vec<Error>,
+    more: usize,
 }
 
 impl Sink {
     pub fn new(file: &str) -> Self {
-        Self { file: file.to_owned(), errors: Vec::new() }
+        Self { file: file.to_owned(), errors: Vec::new(), more: 0 }
     }
 
     pub fn push(&mut self, at: Place, path: &str, message: impl AsRef<str>) {
-        if !self.is_full() {
+        if self.is_full() {
+            self.more += 1;
+        } else {
             self.errors.push(Error::new(&self.file, at, path, message.as_ref()));
         }
     }
 
     /// Adds an error that already has its place, perhaps in another file.
     pub fn take(&mut self, error: Error) {
-        if !self.is_full() {
+        if self.is_full() {
+            self.more += 1;
+        } else {
             self.errors.push(error);
         }
     }
@@ -142,6 +206,12 @@ impl Sink {
     /// Drops the errors so far.
     pub fn forget(&mut self) {
         self.errors.clear();
+        self.more = 0;
+    }
+
+    /// Whether nobody would count on: a text of nothing but errors is not read to its end.
+    pub fn is_over(&self) -> bool {
+        self.more >= COUNTED_MAX
     }
 
     pub fn is_full(&self) -> bool {
@@ -153,7 +223,7 @@ impl Sink {
     }
 
     pub fn count(&self) -> usize {
-        self.errors.len()
+        self.errors.len() + self.more
     }
 
     pub fn into_errors(mut self) -> Errors {
@@ -162,6 +232,7 @@ impl Sink {
             let (a, b) = ((a.file != *file, a), (b.file != *file, b)); // its own file's first
             a.cmp(&b)
         });
+        self.errors.extend(and_more(&self.file, self.more));
         Errors(self.errors)
     }
 }

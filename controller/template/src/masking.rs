@@ -133,6 +133,8 @@ impl SecretTexts {
         self.text(text.trim());
         let json = Value::from(text).to_string();
         self.text(&json[1..json.len() - 1]);
+        let json = crate::text::json(&Value::from(text));
+        self.text(&json[1..json.len() - 1]);
         self.text(&text.escape_debug().to_string());
         let printable: String = text
             .chars()

@@ -7,11 +7,11 @@ mod custom;
 mod pattern;
 
 use serde::Serialize;
-use serde_json::{Number, Value};
+use serde_json::{Map, Number, Value};
 
 use crate::Limits;
 use crate::build::Reader;
-use crate::error::{Place, cut, suggestion, suggestion_or_all};
+use crate::error::{Error, Path, Place, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind, describe};
 use crate::scalar;
 use crate::text::{python, text_of};
@@ -53,8 +53,17 @@ pub struct ParameterDef {
     pub tags: Vec<Box<str>>,
     /// The converted default; a parameter without one must be given.
     pub default: Option<Value>,
+    /// The error of a default that is not of the type: as in Heat, it matters where no value is given.
+    pub(crate) wrong_default: Option<WrongDefault>,
     pub(crate) constraints: Vec<Constraint>,
     pub(crate) at: Place,
+}
+
+/// A default that is not of its parameter's type.
+#[derive(Clone, Debug)]
+pub(crate) struct WrongDefault {
+    pub at: Place,
+    pub message: Box<str>,
 }
 
 pub(crate) const TYPES: [(&str, ParameterType); 5] = [
@@ -83,12 +92,12 @@ impl ParameterType {
             }
             (Self::Number, Value::Number(_)) => Ok(given.clone()),
             (Self::Number, Value::String(text)) => number(text).map(Value::Number).ok_or_else(wrong),
-            (Self::Json, Value::Object(_) | Value::Array(_)) => Ok(given.clone()),
-            (Self::Json, Value::String(text)) => match serde_json::from_str(text) {
-                Ok(value @ (Value::Object(_) | Value::Array(_))) => Ok(value),
-                Ok(_) => Err(wrong()),
-                Err(error) => Err(format!("want {}: {error}", self.wanted())),
-            },
+            // As in Heat: an empty text stays one, and any other is JSON of any kind.
+            (Self::Json, Value::String(text)) if text.is_empty() => Ok(given.clone()),
+            (Self::Json, Value::String(text)) => {
+                serde_json::from_str(text).map_err(|error| format!("want {}: {error}", self.wanted()))
+            }
+            (Self::Json, _) => Ok(given.clone()),
             (Self::CommaDelimitedList, Value::Array(items)) => {
                 Ok(items.iter().map(|item| Value::String(text_of(item).into_owned())).collect())
             }
@@ -105,6 +114,17 @@ impl ParameterType {
                 boolean(&text_of(given)).map(Value::Bool).ok_or_else(wrong)
             }
             _ => Err(wrong()),
+        }
+    }
+
+    /// The value of this type that stands for null where a nested stack or an OS::Heat::Value is given one.
+    pub(crate) fn empty(self) -> Value {
+        match self {
+            Self::String => Value::from(""),
+            Self::Number => Value::from(0),
+            Self::Json => Value::Object(Map::new()),
+            Self::CommaDelimitedList => Value::Array(Vec::new()),
+            Self::Boolean => Value::Bool(false),
         }
     }
 
@@ -132,6 +152,24 @@ impl ParameterDef {
             false => message,
         };
         self.kind.convert(given).map_err(hidden)
+    }
+
+    /// The default; `None` if there is none.
+    ///
+    /// # Errors
+    /// A default that is not of the parameter's type.
+    pub(crate) fn default_value(&self, file: &str) -> Result<Option<Value>, Error> {
+        let wrong = |wrong: &WrongDefault| {
+            let mut path = Path::default();
+            for key in ["parameters", &*self.name, "default"] {
+                path.key(key);
+            }
+            Error::new(file, wrong.at, path.as_str(), &wrong.message)
+        };
+        match &self.wrong_default {
+            Some(found) => Err(wrong(found)),
+            None => Ok(self.default.clone()),
+        }
     }
 
     /// A value of its type, if all constraints allow it.
@@ -183,6 +221,7 @@ pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr)
         immutable: false,
         tags: Vec::new(),
         default: None,
+        wrong_default: None,
         constraints: Vec::new(),
         at,
     };
@@ -222,7 +261,7 @@ pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr)
                 definition.constraints = constraint::read(reader, kind, constraints);
                 reader.path.leave(before);
             }
-            definition.default = default.and_then(|default| default_value(reader, &definition, &default));
+            definition.default = default.and_then(|default| default_value(reader, &mut definition, &default));
         }
     }
     definition
@@ -241,7 +280,7 @@ fn type_of(reader: &mut Reader<'_>, value: &Expr) -> Option<ParameterType> {
     found
 }
 
-fn default_value(reader: &mut Reader<'_>, definition: &ParameterDef, default: &Expr) -> Option<Value> {
+fn default_value(reader: &mut Reader<'_>, definition: &mut ParameterDef, default: &Expr) -> Option<Value> {
     // As in Heat: a default of null is no default.
     if matches!(default.kind, ExprKind::Null) {
         return None;
@@ -253,7 +292,14 @@ fn default_value(reader: &mut Reader<'_>, definition: &ParameterDef, default: &E
         }
         (_, given) => given,
     };
-    match definition.take(&given) {
+    let value = match definition.converted(&given) {
+        Ok(value) => value,
+        Err(message) => {
+            definition.wrong_default = Some(WrongDefault { at: default.at, message: message.into() });
+            return None;
+        }
+    };
+    match definition.allowed(value) {
         Ok(value) => Some(value),
         Err(message) => {
             let before = reader.path.key("default");

@@ -61,7 +61,7 @@ pub fn parse_within(
     text_max: usize,
 ) -> Result<Template, Errors> {
     check_size(name, text, text_max)?;
-    let source = Source::new(text);
+    let source = Source::template(text);
     let draft = read(name, &source)?;
     resolve::resolve(name, draft, &TemplateFiles::new("", files), &|_| false)
 }
@@ -75,7 +75,7 @@ pub fn parse_in(
     maps: &dyn Fn(&str) -> bool,
 ) -> Result<Template, Errors> {
     check_size(name, text, text_max)?;
-    let source = Source::new(text);
+    let source = Source::template(text);
     let draft = read(name, &source)?;
     resolve::resolve(name, draft, &TemplateFiles::new("", files), maps)
 }
@@ -90,7 +90,7 @@ pub fn parse_file(
     maps: &dyn Fn(&str) -> bool,
 ) -> Result<Template, Errors> {
     check_size(key, text, text_max)?;
-    let source = Source::new(text);
+    let source = Source::template(text);
     let draft = read(key, &source)?;
     resolve::resolve(key, draft, &TemplateFiles::new(key, files), maps)
 }
@@ -105,7 +105,7 @@ pub(crate) fn check_size(name: &str, text: &str, text_max: usize) -> Result<(), 
 /// The files that `get_file` names in a template, so that the caller can fetch them. This checks
 /// only what reading needs. The caller has bounded the text.
 pub fn referenced_files(name: &str, text: &str) -> Result<BTreeSet<String>, Errors> {
-    let source = Source::new(text);
+    let source = Source::template(text);
     let draft = read(name, &source)?;
     Ok(draft.reader.files.iter().map(|file| file.to_string()).collect())
 }
@@ -156,6 +156,11 @@ pub(crate) struct Source<'t> {
 }
 
 impl<'t> Source<'t> {
+    /// The text of a template. heatclient strips it: a block of text at its end has no line break.
+    pub fn template(text: &'t str) -> Self {
+        Self::new(text.trim_end_matches([' ', '\t', '\r', '\n']))
+    }
+
     pub fn new(text: &'t str) -> Self {
         const MARK: &str = "--- ";
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);

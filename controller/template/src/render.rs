@@ -18,6 +18,7 @@ use std::cell::Cell;
 
 pub(crate) use muster_shared::property::Step;
 use serde_json::{Map, Value};
+pub(crate) use text::is_true;
 use thiserror::Error;
 
 use crate::Limits;

@@ -6,6 +6,7 @@
 
 mod deployment;
 mod flow_file;
+mod heat;
 mod hot;
 mod intent_file;
 mod json_schema;

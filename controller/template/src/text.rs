@@ -56,7 +56,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// JSON with the spaces of Python's `json.dumps`, so that text made from it equals Heat's.
+/// JSON with the spaces and the escapes of Python's `json.dumps`, so that text made from it equals Heat's.
 pub fn json(value: &Value) -> String {
     let mut out = String::new();
     write_json(value, &mut out);
@@ -77,12 +77,25 @@ fn write_json(value: &Value, out: &mut String) {
             out.push('{');
             for (i, (key, item)) in map.iter().enumerate() {
                 out.push_str(if i > 0 { ", " } else { "" });
-                out.push_str(&Value::String(key.clone()).to_string());
+                write_text(key, out);
                 out.push_str(": ");
                 write_json(item, out);
             }
             out.push('}');
         }
-        _ => out.push_str(&value.to_string()),
+        Value::String(text) => write_text(text, out),
+        Value::Null | Value::Bool(_) | Value::Number(_) => out.push_str(&value.to_string()),
+    }
+}
+
+/// A text in ASCII, as Python's `json.dumps` writes it: other characters are escaped.
+fn write_text(text: &str, out: &mut String) {
+    let json = Value::from(text).to_string();
+    let mut units = [0; 2];
+    for c in json.chars() {
+        match c {
+            ' '..='~' => out.push(c),
+            c => c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))),
+        }
     }
 }

@@ -61,9 +61,9 @@ pub fn validate(
                 false => tree.of_stack(StackNames { name: "stack".into(), id: "0".into() })?.len(),
             };
         }
-        Err(mut errors) => {
+        Err(errors) => {
             let is_missing = |path: &str| missing.iter().any(|name| path == format!("parameters.{name}"));
-            errors.0.retain(|error| !is_missing(&error.path));
+            let errors = errors.without(|error| is_missing(&error.path), missing.len());
             if !errors.0.is_empty() {
                 return Err(errors);
             }

@@ -317,3 +317,28 @@ fn completion_and_man_pages() {
     assert_eq!(code, Some(0), "{stderr}");
     assert_eq!(fs::read_dir(folder.path().join("c")).unwrap().count(), 3);
 }
+
+#[test]
+fn validate_counts_the_errors_it_does_not_print() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("t.yaml");
+    let wrong: String = (0..23).map(|n| format!("  r{n}: {{type: Muster::Fil}}\n")).collect();
+    fs::write(&file, format!("heat_template_version: 2018-08-31\nresources:\n{wrong}")).unwrap();
+    let (code, _, stderr) = outcome(muster("stack validate -t").arg(&file));
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!((code, lines.len()), (Some(2), 21), "{stderr}");
+    assert!(lines[20].ends_with(": and 3 more errors"), "{stderr}");
+    // What is only missing is no error, however much it is; a wrong value beside it is.
+    let missing: String = (0..30).map(|n| format!("  p{n}: {{type: string}}\n")).collect();
+    let text = format!(
+        "heat_template_version: 2018-08-31\nparameters:\n{missing}  z: {{type: number, default: x}}\n"
+    );
+    fs::write(&file, &text).unwrap();
+    let (code, _, stderr) = outcome(muster("stack validate -t").arg(&file));
+    let lines: Vec<&str> = stderr.lines().collect();
+    assert_eq!((code, lines.len()), (Some(2), 1), "{stderr}");
+    assert!(stderr.contains("parameters.z.default: want a number, got text"), "{stderr}");
+    fs::write(&file, text.replace("default: x", "default: 1")).unwrap();
+    let (code, stdout, stderr) = outcome(muster("stack validate -t").arg(&file));
+    assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
+}

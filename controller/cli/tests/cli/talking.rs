@@ -287,3 +287,28 @@ fn errors_of_a_template_have_their_places_wherever_they_are_found() {
         "error: t.yaml:3:5: resources.x: no such type\nerror: t.yaml: parameters.p: must be given\n"
     );
 }
+
+#[test]
+fn an_output_without_a_value_says_why() {
+    let outputs = || {
+        let rows = json!([
+            {"key": "a", "value": "x", "description": ""},
+            {"key": "b", "value": null, "output_error": "t:5:9: no such key", "description": "a b"},
+        ]);
+        Act::Answer(200, rows)
+    };
+    for (format, wanted) in [
+        (
+            "table",
+            "KEY  VALUE                                   DESCRIPTION\na    x                                       -\nb    cannot be computed: t:5:9: no such key  a b\n",
+        ),
+        ("json", "\"output_error\": \"t:5:9: no such key\""),
+    ] {
+        let controller = Controller::with(vec![outputs()]);
+        let (code, stdout, stderr) =
+            outcome(muster("stack outputs web -o").args([format, "--url", &controller.url()]));
+        controller.requests();
+        assert_eq!(code, Some(0), "{stderr}");
+        assert!(stdout.contains(wanted), "{stdout}");
+    }
+}

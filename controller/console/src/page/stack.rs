@@ -169,6 +169,7 @@ fn failed(failures: &[FailureView]) -> Markup {
 fn outputs(outputs: &[OutputView]) -> Markup {
     let row = |output: &OutputView| {
         let value = match &output.value {
+            _ if !output.output_error.is_empty() => format!("cannot be computed: {}", output.output_error),
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };

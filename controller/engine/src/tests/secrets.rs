@@ -100,3 +100,24 @@ fn a_large_content_goes_only_to_the_node_whose_job_names_it() {
     let [Effect::Send { message: Down::Chunk { bytes, .. }, .. }] = &asks(1)[..] else { panic!("an answer") };
     assert!(bytes.is_empty());
 }
+
+/// As in Heat: the stack is COMPLETE, and the output says why it has no value.
+#[test]
+fn an_output_without_a_value_says_why_and_no_secret() {
+    let outputs = "outputs: {o: {value: {str_split: [',', a, {get_param: secret}]}}, p: {value: {get_param: [index, x]}},
+        q: {value: {make_url: {scheme: http, port: {get_param: secret}}}}, r: {value: {get_param: [index, {get_param: secret}]}}}\n";
+    let template = TEXT.replace("resources:", "  index: {type: string, default: word}\nresources:") + outputs;
+    let parameters = [("secret".to_owned(), "first-s3cret".into())].into();
+    let source = SourceText { name: "t".into(), template, parameters, ..SourceText::default() };
+    let mut bed = Bed::new(1);
+    bed.create(parse(source)).unwrap();
+    bed.idle();
+    let view = bed.view().unwrap();
+    assert_eq!((view.status.as_str(), view.outputs.len()), ("COMPLETE", 4), "{view:?}");
+    for (output, part) in
+        view.outputs.iter().zip(["want an index", "is text here", "as 'port'", "it has no '******'"])
+    {
+        assert!(output.value.is_null() && output.output_error.contains(part), "{output:?}");
+        assert!(!output.output_error.contains("s3cret"), "{output:?}");
+    }
+}

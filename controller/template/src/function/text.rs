@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::keys_in;
 use crate::build::Reader;
 use crate::expression::{Call, Expr, ExprKind, Strictness};
+use crate::render::is_true;
 use crate::yaql;
 
 pub(super) fn str_replace(reader: &mut Reader<'_>, name: &str, argument: Expr) -> Option<Call> {
@@ -53,7 +54,8 @@ pub(super) fn list_join(reader: &mut Reader<'_>, argument: Expr) -> Option<Call>
     }
     let lists: Box<[Expr]> = items.collect();
     for list in &lists {
-        if !matches!(list.kind, ExprKind::List(_) | ExprKind::Call(_) | ExprKind::Null | ExprKind::Invalid) {
+        let is_empty = list.is_literal() && !is_true(&list.sketch());
+        if !matches!(list.kind, ExprKind::List(_) | ExprKind::Call(_) | ExprKind::Invalid) && !is_empty {
             reader.error(list.at, format!("want a list to join, got {}", list.describe()));
             return None;
         }

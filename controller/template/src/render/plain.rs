@@ -194,12 +194,10 @@ fn list_concat(argument: Value) -> Result<Vec<Value>, Wrong> {
     Ok(all)
 }
 
-/// The last of equal ones stays, as in Heat.
+/// The first of equal ones stays, as in Heat since 2021.
 fn unique(list: Vec<Value>) -> Vec<Value> {
     let mut seen = BTreeSet::new();
-    let mut kept: Vec<Value> = list.into_iter().rev().filter(|item| seen.insert(key_of(item))).collect();
-    kept.reverse();
-    kept
+    list.into_iter().filter(|item| seen.insert(key_of(item))).collect()
 }
 
 fn map_merge(argument: Value) -> Applied {
@@ -248,11 +246,8 @@ fn map_replace(argument: Value) -> Applied {
                 format!("the key '{}' cannot become '{}': there is such a key", cut(key), cut(&new));
             return Err(Wrong::item(1, message));
         }
-        let value = match value {
-            Value::Array(_) | Value::Object(_) => value,
-            // Keys of a map are text here, so the value's text is compared.
-            other => values.get(&*text_of(other)).filter(|_| !other.is_null()).unwrap_or(other),
-        };
+        // As in Heat, the number 5 is not the text '5', and keys of JSON are texts.
+        let value = value.as_str().and_then(|text| values.get(text)).unwrap_or(value);
         out.insert(new, value.clone());
     }
     Ok(Value::Object(out))

@@ -124,7 +124,8 @@ impl Scope<'_> {
         for (i, list) in lists.iter().enumerate() {
             let items = match self.value(list).map_err(|fault| fault.within(|| Step::Item(i + 1)))? {
                 Value::Array(items) => items,
-                Value::Null => continue,
+                // As in Heat, what is false in Python is no list and no error.
+                other if !is_true(&other) => continue,
                 other => {
                     return Err(Fault::new(
                         list.at,
@@ -144,6 +145,15 @@ impl Scope<'_> {
             }
         }
         Ok(Value::String(out))
+    }
+}
+
+/// The truth value as in Python.
+pub(crate) fn is_true(value: &Value) -> bool {
+    match value {
+        Value::Bool(value) => *value,
+        Value::Number(number) => number.as_f64() != Some(0.0),
+        other => !is_empty(other),
     }
 }
 

@@ -1,14 +1,22 @@
 //! `make_url`, escaped as Python's `urllib` does it for Heat.
 
+use std::borrow::Cow;
 use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
 use crate::error::{cut, suggestion};
 use crate::expression::{Expr, ExprKind, describe};
-use crate::text::text_of;
+use crate::text::python;
 
 const PARTS: [&str; 8] = ["scheme", "username", "password", "host", "port", "path", "query", "fragment"];
+
+/// The schemes for which Python writes `//` before an empty host: `uses_netloc` of its `urllib.parse`.
+const WITH_AUTHORITY: [&str; 25] = [
+    "file", "ftp", "git", "git+ssh", "gopher", "http", "https", "imap", "mms", "nfs", "nntp", "prospero",
+    "rsync", "rtsp", "rtspu", "sftp", "shttp", "snews", "svn", "svn+ssh", "telnet", "wais", "ws", "wss",
+    "rtsps",
+];
 
 /// The error in the keys, as far as it can be found before any value is known.
 pub(crate) fn unknown_part(argument: &Expr) -> Option<String> {
@@ -49,7 +57,8 @@ pub(super) fn make(argument: Value) -> Result<String, String> {
         url.push_str(scheme);
         url.push(':');
     }
-    if !authority.is_empty() || path.starts_with("//") {
+    let has_slashes = path.starts_with("//");
+    if !authority.is_empty() || (!has_slashes && WITH_AUTHORITY.contains(&scheme)) {
         url.push_str("//");
         url.push_str(&authority);
         if !path.is_empty() && !path.starts_with('/') {
@@ -121,8 +130,8 @@ fn query(value: Option<&Value>) -> Result<String, String> {
             out.push('&');
         }
         let plus = |text: &str| quote(text, " /").replace(' ', "+");
-        // Python writes None for null, which is useless in an address.
-        write!(out, "{}={}", plus(key), plus(&text_of(value))).expect("writing to a String does not fail");
+        let value = value.as_str().map_or_else(|| python(value).into(), Cow::Borrowed);
+        write!(out, "{}={}", plus(key), plus(&value)).expect("writing to a String does not fail");
     }
     Ok(out)
 }

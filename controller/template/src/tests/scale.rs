@@ -87,7 +87,8 @@ fn size_and_number_of_errors_are_bounded() {
         writeln!(text, "section{i}: 1").unwrap();
     }
     let errors = parse("t", &text, &BTreeMap::new()).unwrap_err();
-    assert_eq!(errors.0.len(), Limits::ERRORS);
+    assert_eq!(errors.0.len(), Limits::ERRORS + 1);
+    assert!(errors.to_string().ends_with("\nt: and 980 more errors"), "{errors}");
 }
 
 #[test]

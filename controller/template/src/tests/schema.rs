@@ -252,7 +252,8 @@ fn what_must_be_given_must_be_given() {
             .map(|property| property.name)
             .collect();
         assert_eq!(given, required.iter().collect::<Vec<_>>(), "{kind}");
-        for name in required {
+        // Null is as good a value as any, and this is where that is left out.
+        for name in required.into_iter().filter(|_| kind != Kind::Value) {
             let mut less = sample.clone();
             less.as_object_mut().unwrap().remove(name);
             let why = spec(kind, &less).unwrap_err();

@@ -30,6 +30,9 @@ use crate::resolve::{cycle, is_checked_later, report_cycle};
 use crate::template::{Resource, Template};
 use crate::types::Kind;
 
+/// Errors after which a tree is not opened further: those beyond the first are only counted.
+const FOUND_MAX: usize = 1000;
+
 type Step<T> = Result<T, Errors>;
 
 /// A tree that grows.
@@ -146,9 +149,7 @@ impl<'a> Expander<'a> {
         if self.errors.is_empty() {
             return Ok(());
         }
-        let mut errors = Sink::new(&file);
-        std::mem::take(&mut self.errors).into_iter().for_each(|error| errors.take(error));
-        Err(errors.into_errors())
+        Err(Errors::of(&file, std::mem::take(&mut self.errors)))
     }
 
     fn with_context<T>(&self, find: impl FnOnce(&Context<'_>) -> T) -> (T, bool) {
@@ -190,9 +191,8 @@ impl<'a> Expander<'a> {
         let order = self.order(&template);
         for at in order.iter().filter(|at| there[**at as usize]) {
             if let Err(found) = self.resource(scope, *at, around, frame) {
-                let room = Limits::ERRORS.saturating_sub(self.errors.len());
-                self.errors.extend(found.0.into_iter().take(room));
-                if self.errors.len() >= Limits::ERRORS {
+                self.errors.extend(found.0);
+                if self.errors.len() >= FOUND_MAX {
                     break;
                 }
             }

@@ -170,7 +170,9 @@ fn parameters_come_from_what_is_given_then_defaults() {
         ("{}", "{}", json!([1, "s3cret"])),
         ("{}", "parameter_defaults: {p: '2'}", json!([2, "s3cret"])),
         ("{p: '3'}", "parameter_defaults: {p: 2}", json!([3, "s3cret"])),
-        ("{p: null}", "{}", json!([1, "s3cret"])),
+        // As in Heat, null is what is empty of the type, and not what was not given.
+        ("{p: null}", "{}", json!([0, "s3cret"])),
+        ("{p: null, h: hush}", "parameter_defaults: {p: 2}", json!([0, "hush"])),
         ("{h: hush}", "{}", json!([1, "hush"])),
     ] {
         let root = format!("resources: {{n: {{type: n.yaml, properties: {properties}}}}}");

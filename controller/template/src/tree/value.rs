@@ -15,7 +15,7 @@ use crate::bind::{Facade, StackNames, Values};
 use crate::digest;
 use crate::error::{cut, suggestion};
 use crate::expression::{Expr, ExprKind, describe};
-use crate::parameter::ParameterDef;
+use crate::parameter::{ParameterDef, ParameterType};
 use crate::render::{References, RenderError, Unresolved};
 use crate::template::{Resource, Template};
 use crate::text::weight;
@@ -73,8 +73,13 @@ impl<'a> Context<'a> {
         &self.parts.scopes[scope as usize]
     }
 
-    /// The properties of a resource as an object, or the value below; `None` if it is not given.
+    /// The properties of a resource as an object, or the value below; `None` if it is not given, or null.
     pub fn property(&self, index: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
+        Ok(self.given(index, steps)?.filter(|value| !value.is_null()))
+    }
+
+    /// The same, with null where that is given.
+    fn given(&self, index: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
         match self.instance(index).body {
             Body::Own { scope, resource } => self.own_property(scope, resource, steps),
             Body::Member { of } => {
@@ -87,7 +92,7 @@ impl<'a> Context<'a> {
                 self.members.borrow_mut().pop();
                 Ok(value?.map(|value| with_index(value, variable, own)))
             }
-            Body::Link { of } => self.property(of, &[&["resource_properties"], steps].concat()),
+            Body::Link { of } => self.given(of, &[&["resource_properties"], steps].concat()),
             Body::Deployed { of } => self.deployed_property(of, self.parts.own_name(index), steps),
             Body::Each { of } => self.property_of_each(index, of, steps),
         }
@@ -101,7 +106,7 @@ impl<'a> Context<'a> {
             return Ok(Some(Value::from(node)).filter(|_| steps.len() == 1));
         }
         self.nodes.borrow_mut().push((self.parts.written(of).0, node));
-        let value = self.property(of, steps);
+        let value = self.given(of, steps);
         self.nodes.borrow_mut().pop();
         let mut value = value?;
         if steps.is_empty()
@@ -146,7 +151,7 @@ impl<'a> Context<'a> {
         let found = left
             .iter()
             .try_fold(value, |mut value, step| value.as_object_mut().and_then(|map| map.remove(*step)));
-        Ok(found.filter(|value| !value.is_null()))
+        Ok(found)
     }
 
     /// The given properties.
@@ -167,14 +172,17 @@ impl<'a> Context<'a> {
         }
         let Scope { template, stands, .. } = self.scope(scope);
         let definition = &template.parameters[index as usize];
-        let given = self.deeper(|| self.property(*stands, &[&definition.name]))?;
+        let given = self.deeper(|| self.given(*stands, &[&definition.name]))?;
         let value = match given {
-            Some(given) => self.converted(*stands, definition, &given)?,
-            None => match (self.parts.environment.default_of(definition), &definition.default) {
+            Some(given) => self.converted(*stands, definition, given)?,
+            None => match (
+                self.parts.environment.default_of(definition),
+                definition.default_value(&template.file),
+            ) {
                 (Some(Ok(value)), _) => value,
-                (Some(Err(error)), _) => return Err(error.into()),
-                (None, Some(default)) => default.clone(),
-                (None, None) => {
+                (Some(Err(error)), _) | (None, Err(error)) => return Err(error.into()),
+                (None, Ok(Some(default))) => default,
+                (None, Ok(None)) => {
                     let name = &definition.name;
                     let message =
                         format!("'{}' needs the parameter '{name}', which has no default", template.file);
@@ -187,9 +195,15 @@ impl<'a> Context<'a> {
         Ok(value)
     }
 
-    fn converted(&self, stands: u32, definition: &ParameterDef, given: &Value) -> Result<Value, RenderError> {
+    fn converted(&self, stands: u32, definition: &ParameterDef, given: Value) -> Result<Value, RenderError> {
         let wrong = |message: String| self.said_of(stands, Some(&definition.name), &message);
-        definition.take(given).map_err(wrong)
+        let given = match given {
+            // As in Heat, also where the parameter has a default.
+            Value::Null => definition.kind.empty(),
+            given if definition.kind == ParameterType::CommaDelimitedList => delimited(given),
+            given => given,
+        };
+        definition.take(&given).map_err(wrong)
     }
 
     /// The outer template's properties of the resource that is this stack.
@@ -572,6 +586,16 @@ impl References for InScope<'_, '_> {
             None => Ok(Some((Value::Null, path.len()))),
         }
     }
+}
+
+/// A list of texts as one text, for Heat hands it on in that form: a null is an empty text, one alone is no item,
+/// and a comma in a text divides it.
+fn delimited(given: Value) -> Value {
+    let Value::Array(items) = &given else { return given };
+    let is_text = |item: &Value| matches!(item, Value::Null | Value::String(_));
+    let texts = items.iter().all(is_text).then(|| items.iter().map(|item| item.as_str().unwrap_or_default()));
+    let texts: Option<Vec<&str>> = texts.map(Iterator::collect);
+    texts.map_or(given.clone(), |texts| Value::from(texts.join(",")))
 }
 
 /// As in Heat: replaces the variable in every text, and in no key.

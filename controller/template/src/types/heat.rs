@@ -149,10 +149,13 @@ static SERVER_PROPERTIES: [Property; 2] = [
 
 fn value(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
     let kind = given.get("type", value_type)?;
-    let value = given.required("value", |value| match kind {
-        Some(kind) => kind.convert(value).map_err(PropertyError::new),
-        None => Ok(value.clone()),
+    let value = given.get("value", |value| match (kind, value) {
+        // As in Heat, only a text is taken apart; items of a list stay as they are.
+        (Some(ParameterType::CommaDelimitedList), Value::Array(_)) | (None, _) => Ok(value.clone()),
+        (Some(kind), _) => kind.convert(value).map_err(PropertyError::new),
     })?;
+    // A property that renders to null is not among those given.
+    let value = value.unwrap_or_else(|| kind.map_or(Value::Null, ParameterType::empty));
     Ok(VirtualResource::Value(value.to_string()))
 }
 

@@ -191,8 +191,8 @@ fn list_concat_and_filter() {
         ("{filter: [[3], [1, 2, 3]]}", json!([1, 2])),
         // Heat's code
         ("{list_concat: [[v1], null, []]}", json!(["v1"])),
-        ("{list_concat_unique: [[a, b, a]]}", json!(["b", "a"])),
-        ("{list_concat_unique: [[1, 1.0, '1', {a: 1}], [{a: 1.0}]]}", json!([1.0, "1", {"a": 1.0}])),
+        ("{list_concat_unique: [[a, b, a]]}", json!(["a", "b"])),
+        ("{list_concat_unique: [[1, 1.0, '1', {a: 1}], [{a: 1.0}]]}", json!([1, "1", {"a": 1}])),
         ("{list_concat: []}", json!([])),
         ("{list_concat: [{get_param: list}, [d]]}", json!(["a", "b", "c", "d"])),
         ("{filter: [[b, {x: 1}], {list_concat: [{get_param: list}, [{x: 1}]]}]}", json!(["a", "c"])),
@@ -228,7 +228,8 @@ fn map_merge_and_map_replace() {
         ),
         ("{map_replace: [{a: 1}, {}]}", json!({"a": 1})),
         ("{map_replace: [{a: 1}, {keys: {a: a}}]}", json!({"a": 1})),
-        ("{map_replace: [{a: [1], b: 5}, {values: {'5': five}}]}", json!({"a": [1], "b": "five"})),
+        ("{map_replace: [{a: [1], b: 5}, {values: {'5': five}}]}", json!({"a": [1], "b": 5})),
+        ("{map_replace: [{a: [1], b: '5'}, {values: {'5': five}}]}", json!({"a": [1], "b": "five"})),
         ("{map_replace: [{a: x}, {keys: {a: {get_param: text}}}]}", json!({"some text": "x"})),
         ("{map_replace: [null, {keys: {a: b}}]}", json!({})),
     ]);

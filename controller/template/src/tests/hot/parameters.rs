@@ -86,7 +86,10 @@ fn keys_of_a_parameter() {
             "{type: string, defualt: x}",
             "parameters.p.defualt: unknown key 'defualt' of a parameter; did you mean 'default'?",
         ),
-        ("{type: number, default: many}", "parameters.p.default: want a number, got text"),
+        (
+            "{type: number, default: 5, constraints: [{range: {max: 3}}]}",
+            "parameters.p.default: want at most 3, got '5'",
+        ),
     ] {
         let error = read(&format!("parameters: {{p: {definition}}}\n")).unwrap_err();
         assert_eq!(error.split_once(": ").unwrap().1, wanted, "{definition}");
@@ -129,4 +132,17 @@ fn groups_name_each_parameter_once() {
     ] {
         assert_eq!(read(&format!("{parameters}parameter_groups: {group}\n")).unwrap_err(), wanted);
     }
+}
+
+/// As in Heat, a default that is not of the type matters where it is used.
+#[test]
+fn a_default_of_another_type_waits_for_a_value() {
+    let template = read("parameters: {p: {type: number, default: ''}}\n").expect("it is read");
+    assert_eq!(template.required_parameters(), ["p"]);
+    let given = |value: Option<Value>| {
+        let given = value.map(|value| ("p".to_owned(), value)).into_iter().collect();
+        template.bind(&given).map(|bound| bound.masked()["p"].clone()).map_err(|errors| errors.to_string())
+    };
+    assert_eq!(given(Some(json!(5))), Ok(json!(5)));
+    assert_eq!(given(None), Err("t:2:41: parameters.p.default: want a number, got text".to_owned()));
 }

@@ -126,7 +126,7 @@ fn make_url_escapes_its_parts() {
             "{make_url: {scheme: http, host: example.com, port: '80', path: /foo/bar, query: {foo: bar&baz, blarg: wib=ble}, fragment: quux}}",
             json!("http://example.com:80/foo/bar?blarg=wib%3Dble&foo=bar%26baz#quux"),
         ),
-        ("{make_url: {scheme: file, path: /foo/bar}}", json!("file:/foo/bar")),
+        ("{make_url: {scheme: file, path: /foo/bar}}", json!("file:///foo/bar")),
         (
             "{make_url: {scheme: http, username: 'wibble:wibble', password: 'blarg/ 1', host: example.com}}",
             json!("http://wibble%3Awibble:blarg%2F%201@example.com"),

@@ -24,6 +24,8 @@ struct Recorded {
 #[derive(Deserialize)]
 struct Expression {
     version: String,
+    /// The key of what stands before it, if that is not the version.
+    prefix: Option<String>,
     value: String,
     heat: (String, Value),
 }
@@ -134,14 +136,28 @@ fn difference(shown: &str, heat: &(String, Value), ours: &Result<Value, String>)
     Some(line.replace('\n', "\\n"))
 }
 
+/// The distinct expressions of TripleO's overclouds of Ocata, Pike, Wallaby and 2023 (openstack/tripleo-heat-templates,
+/// Apache-2.0).
+#[test]
+fn every_yaql_of_tripleo_is_read() {
+    let text = std::fs::read_to_string(oracle("tripleo-yaql.json")).expect("the expressions are there");
+    let expressions: Vec<String> = serde_json::from_str(&text).expect("a list of texts");
+    assert_eq!(expressions.len(), 170);
+    for expression in expressions {
+        let read = crate::yaql::parse(&expression);
+        assert!(read.is_ok(), "{expression}: {:?}", read.err());
+    }
+}
+
 #[test]
 fn values_are_those_of_heat() {
     let recorded = std::fs::read_to_string(oracle("recorded.json")).expect("the recorded answers are there");
     let recorded: Recorded = serde_json::from_str(&recorded).expect("they are as 'record' writes them");
     assert!(recorded.expressions.len() >= 2000 && recorded.coercions.len() >= 500);
     let mut lines = Vec::new();
-    for Expression { version, value, heat } in &recorded.expressions {
-        let prefix = recorded.prefix.get(version).unwrap_or(&recorded.prefix["older"]);
+    for Expression { version, prefix, value, heat } in &recorded.expressions {
+        let prefix = recorded.prefix.get(prefix.as_ref().unwrap_or(version));
+        let prefix = prefix.unwrap_or(&recorded.prefix["older"]);
         let text = format!("heat_template_version: {version}\n{prefix}outputs:\n  o:\n    value: {value}\n");
         let short = value.replace(&format!(", data: {}", recorded.prefix["data"]), "");
         let shown = if version == "wallaby" { short } else { format!("{version}: {short}") };

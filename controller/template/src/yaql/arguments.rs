@@ -60,6 +60,29 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// The same, with these names.
+    pub fn apply_named(&self, index: usize, names: Vec<(Box<str>, Y)>) -> Evaluated {
+        match self.node(index) {
+            Some(node) => self.evaluator.apply_named(self.frame, node, names),
+            None => Err(format!("yaql: '{}' has too few arguments", self.name)),
+        }
+    }
+
+    /// The name before `=>`, if the argument has one.
+    pub fn name_of(&self, index: usize) -> Result<Option<Arc<str>>, String> {
+        let place = index.checked_sub(usize::from(self.of.is_some()));
+        match place.and_then(|place| self.nodes.get(place)).map(|argument| &argument.key) {
+            Some(Some(Node::Literal(Y::Text(name)))) => Ok(Some(Arc::clone(name))),
+            Some(Some(_)) => Err("yaql: a name is wanted before '=>'".into()),
+            Some(None) | None => Ok(None),
+        }
+    }
+
+    /// Whether the argument is a call of this function.
+    pub fn calls(&self, index: usize, function: &str) -> bool {
+        matches!(self.node(index), Some(Node::Call { name, .. }) if **name == *function)
+    }
+
     /// The argument of that index, applied to the item; the item itself if there is no such argument.
     pub fn selected(&self, index: usize, item: &Y) -> Evaluated {
         if self.node(index).is_some() { self.apply(index, &[item]) } else { Ok(item.clone()) }

@@ -16,9 +16,11 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
         "toList" => args.list(0).and_then(|list| args.evaluator.list(list.items.clone())),
         "dict" => dict(args),
         "set" if args.count() == 3 && matches!(args.of, Some(Y::Map(_))) => with_entry(args),
-        "set" => args.all().and_then(|all| set(args, &all)),
+        "set" if matches!(args.of, Some(Y::Map(_))) => with_entries(args),
+        "set" => spread(args).and_then(|all| set(args, &all)),
+        "add" | "remove" => set_members(args),
         "toSet" => args.list(0).and_then(|list| set(args, &list.items)),
-        "union" | "intersect" | "difference" => set_operation(args),
+        "union" | "intersect" | "difference" | "symmetricDifference" => set_operation(args),
         "items" => args.map(0).and_then(|map| {
             let pair = |(key, value): (&Arc<str>, &Y)| {
                 args.evaluator.list(vec![Y::Text(Arc::clone(key)), value.clone()])
@@ -29,6 +31,10 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
         "values" => args.map(0).and_then(|map| args.stream(map.entries.values().cloned().collect())),
         "get" => get(args),
         "delete" => delete(args),
+        "deleteAll" => args.want(2, 2).and_then(|()| delete_all(args)),
+        "selectCase" | "selectAllCases" | "switchCase" => cases(args),
+        "assert" => assert(args),
+        "generate" => args.want(3, 4).and_then(|()| generate(args)),
         "containsKey" => args.want(2, 2).and_then(|()| {
             let (map, key) = (args.map(0)?, args.value(1)?);
             Ok(Y::Bool(matches!(key, Y::Text(key) if map.entries.contains_key(&key))))
@@ -59,8 +65,12 @@ pub(super) fn is(args: &Arguments<'_>, test: impl Fn(&Y) -> bool) -> Evaluated {
     args.value(0).map(|value| Y::Bool(test(&value)))
 }
 
-/// Expands intermediate iterators; a list stays an item.
 fn list(args: &Arguments<'_>) -> Evaluated {
+    args.evaluator.list(spread(args)?)
+}
+
+/// Expands intermediate iterators; a list stays an item.
+fn spread(args: &Arguments<'_>) -> Result<Vec<Y>, String> {
     let mut all = Vec::new();
     for value in args.all()? {
         match value {
@@ -71,7 +81,7 @@ fn list(args: &Arguments<'_>) -> Evaluated {
             other => all.push(other),
         }
     }
-    args.evaluator.list(all)
+    Ok(all)
 }
 
 fn dict(args: &Arguments<'_>) -> Evaluated {
@@ -115,9 +125,98 @@ fn set_operation(args: &Arguments<'_>) -> Evaluated {
     let there = |item: &&Y| others.contains(&Key((*item).clone()));
     match args.name {
         "union" => set(args, &[&*left.items, &*right.items].concat()),
+        "symmetricDifference" => {
+            let own: BTreeSet<Key> = left.items.iter().cloned().map(Key).collect();
+            let only = left.items.iter().filter(|item| !there(item));
+            let added = right.items.iter().filter(|item| !own.contains(&Key((*item).clone())));
+            set(args, &only.chain(added).cloned().collect::<Vec<_>>())
+        }
         "intersect" => set(args, &left.items.iter().filter(there).cloned().collect::<Vec<_>>()),
         _ => set(args, &left.items.iter().filter(|item| !there(item)).cloned().collect::<Vec<_>>()),
     }
+}
+
+/// `map.set({key => value})` and `map.set(key => value)`
+fn with_entries(args: &Arguments<'_>) -> Evaluated {
+    let mut entries = args.map(0)?.entries.clone();
+    for index in 1..args.count() {
+        match (args.name_of(index)?, args.value(index)?) {
+            (Some(key), value) => drop(entries.insert(key, value)),
+            (None, Y::Map(more)) => entries.extend(more.entries.clone()),
+            (None, other) => return Err(args.wants("a map", &other)),
+        }
+    }
+    args.evaluator.map(entries)
+}
+
+/// A set with or without these items.
+fn set_members(args: &Arguments<'_>) -> Evaluated {
+    let list = args.list(0)?;
+    let mut given = args.all()?;
+    given.remove(0);
+    if args.name == "add" {
+        return set(args, &[&*list.items, &given].concat());
+    }
+    list.items.iter().chain(&given).try_for_each(|item| args.evaluator.compared(item))?;
+    let gone: BTreeSet<Key> = given.into_iter().map(Key).collect();
+    let stays = list.items.iter().filter(|item| !gone.contains(&Key((*item).clone())));
+    args.evaluator.list(stays.cloned().collect())
+}
+
+fn delete_all(args: &Arguments<'_>) -> Evaluated {
+    let mut entries = args.map(0)?.entries.clone();
+    for key in &args.list(1)?.items {
+        args.evaluator.step(1)?;
+        entries.remove(&key_text(key)?);
+    }
+    args.evaluator.map(entries)
+}
+
+/// `selectCase`: the number of the first condition that holds; `selectAllCases`: of all that hold;
+/// `number.switchCase(…)`: the argument of that number, or the last.
+fn cases(args: &Arguments<'_>) -> Evaluated {
+    if args.name == "switchCase" {
+        let last = args.count().checked_sub(2);
+        let at = usize::try_from(args.int(0)?).ok();
+        return match last {
+            None => Ok(Y::Null),
+            Some(last) => args.value(1 + at.map_or(last, |at| at.min(last))),
+        };
+    }
+    let given: Vec<&Y> = args.of.iter().collect();
+    let mut found = Vec::new();
+    for (index, argument) in args.nodes.iter().enumerate() {
+        if args.evaluator.apply(args.frame, &argument.value, &given)?.is_true() {
+            if args.name == "selectCase" {
+                return Ok(size(index));
+            }
+            found.push(size(index));
+        }
+    }
+    if args.name == "selectCase" { Ok(size(args.nodes.len())) } else { args.stream(found) }
+}
+
+/// `value.assert(condition, message)`
+fn assert(args: &Arguments<'_>) -> Evaluated {
+    args.want(2, 3)?;
+    let value = args.value(0)?;
+    if args.apply(1, &[&value])?.is_true() {
+        return Ok(value);
+    }
+    let message = if args.count() > 2 { args.text(2)?.to_string() } else { "an assertion failed".to_owned() };
+    Err(format!("yaql: {}", crate::error::cut(&message)))
+}
+
+/// `generate(first, while, next, selector)`: in a bounded number of steps.
+fn generate(args: &Arguments<'_>) -> Evaluated {
+    let mut all = Vec::new();
+    let mut value = args.value(0)?;
+    while args.apply(1, &[&value])?.is_true() {
+        args.evaluator.step(1)?;
+        all.push(if args.count() > 3 { args.apply(3, &[&value])? } else { value.clone() });
+        value = args.apply(2, &[&value])?;
+    }
+    args.stream(all)
 }
 
 fn get(args: &Arguments<'_>) -> Evaluated {

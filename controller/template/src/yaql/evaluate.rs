@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::arguments::Arguments;
 use super::parse::{Argument, Expression, Node};
 use super::value::{List, Y};
-use super::{DEPTH, collection, number, operator, query, text};
+use super::{DEPTH, collection, edit, number, operator, query, regex, text};
 use crate::error::{cut, suggestion};
 
 pub(super) type Evaluated = Result<Y, String>;
@@ -202,17 +202,27 @@ impl Evaluator {
         safe: bool,
         nodes: &[Argument],
     ) -> Evaluated {
+        if let ("thenBy" | "thenByDescending", Some(of)) = (name, of) {
+            return query::ordered_by(self, frame, of, name, nodes);
+        }
         let of = of.map(|of| self.node(frame, of)).transpose()?;
         if safe && matches!(of, Some(Y::Null)) {
             return Ok(Y::Null);
         }
         let arguments = Arguments { evaluator: self, frame, name, of, nodes };
-        let found = query::call(&arguments)
+        let found = regex::call(&arguments)
+            .or_else(|| edit::call(&arguments))
+            .or_else(|| query::call(&arguments))
             .or_else(|| collection::call(&arguments))
             .or_else(|| text::call(&arguments))
             .or_else(|| number::call(&arguments));
         // Names were checked when the expression was read.
         found.unwrap_or_else(|| Err(format!("yaql: '{name}' does not stand here")))
+    }
+
+    /// A part of an expression, with these names.
+    pub fn apply_named(&self, frame: &Frame<'_>, node: &Node, names: Vec<(Box<str>, Y)>) -> Evaluated {
+        self.node(&Frame { names, outer: Some(frame) }, node)
     }
 
     /// A part of an expression, for an item.
@@ -227,7 +237,7 @@ impl Evaluator {
 pub(super) fn key_text(value: &Y) -> Result<Arc<str>, String> {
     match value {
         Y::Text(text) => Ok(Arc::clone(text)),
-        Y::Int(_) | Y::Float(_) | Y::Bool(_) => Ok(value.shown().into()),
+        Y::Null | Y::Int(_) | Y::Float(_) | Y::Bool(_) => Ok(value.shown().into()),
         _ => Err(format!("yaql: want text as the key of a map, got {}", value.describe())),
     }
 }

@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use regex::Regex;
 
 use super::evaluate::{Evaluated, Evaluator};
-use super::text::{matches, pattern};
+use super::regex::{matches, pattern};
 use super::value::Y;
 
 pub(super) fn unary(operator: &str, of: &Y) -> Evaluated {
@@ -39,6 +39,7 @@ pub(super) fn binary(evaluator: &Evaluator, operator: &str, left: &Y, right: &Y)
             }))
         }
         "+" => plus(evaluator, left, right),
+        "*" => times(evaluator, left, right),
         _ => arithmetic(operator, left, right),
     }
 }
@@ -48,6 +49,8 @@ pub(super) fn ordered(left: &Y, right: &Y) -> Result<Ordering, String> {
     match (left, right) {
         (Y::Int(_) | Y::Float(_) | Y::Bool(_), Y::Int(_) | Y::Float(_) | Y::Bool(_))
         | (Y::Text(_), Y::Text(_)) => Ok(left.total(right)),
+        // As in yaql, null comes before anything.
+        (Y::Null, _) | (_, Y::Null) => Ok((!matches!(left, Y::Null)).cmp(&!matches!(right, Y::Null))),
         _ => Err(format!("yaql: {} and {} are in no order", left.describe(), right.describe())),
     }
 }
@@ -82,7 +85,27 @@ pub(super) fn plus(evaluator: &Evaluator, left: &Y, right: &Y) -> Evaluated {
     }
 }
 
-fn too_large() -> String {
+/// A text or a list as often as a number says, or a product.
+fn times(evaluator: &Evaluator, left: &Y, right: &Y) -> Evaluated {
+    let (whole, count) = match (left, right) {
+        (whole @ (Y::Text(_) | Y::List(_)), Y::Int(count))
+        | (Y::Int(count), whole @ (Y::Text(_) | Y::List(_))) => {
+            (whole, usize::try_from((*count).max(0)).unwrap_or(usize::MAX))
+        }
+        _ => return arithmetic("*", left, right),
+    };
+    evaluator.spend(whole.weight().saturating_mul(count))?; // before it is made
+    match whole {
+        Y::List(list) => {
+            evaluator.step(list.items.len().saturating_mul(count))?;
+            let length = list.items.len().saturating_mul(count);
+            evaluator.list(list.items.iter().cycle().take(length).cloned().collect())
+        }
+        whole => evaluator.text(whole.shown().repeat(count)),
+    }
+}
+
+pub(super) fn too_large() -> String {
     "yaql: the number is too large".into()
 }
 

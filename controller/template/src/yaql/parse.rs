@@ -260,6 +260,13 @@ impl Parser {
         let column = self.tokens.get(self.next.saturating_sub(2)).map_or(1, |(_, column)| *column);
         check(&name).map_err(|message| at(column, &message))?;
         let (arguments, depth) = self.arguments(")")?;
+        // A pattern that is not valid is wrong whatever the data are.
+        if let ("regex", None, [Argument { key: None, value: Node::Literal(text @ Y::Text(_)) }, ..]) =
+            (&*name, &of, arguments.as_slice())
+        {
+            super::regex::pattern(text)
+                .map_err(|message| at(column, message.trim_start_matches("yaql: ")))?;
+        }
         Ok((Node::Call { of, name, safe, arguments }, self.bounded(depth + 1)?))
     }
 

@@ -4,15 +4,16 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::arguments::Arguments;
-use super::evaluate::{Evaluated, items};
+use super::evaluate::{Evaluated, Evaluator, Frame, items};
 use super::operator::{ordered, plus};
+use super::parse::{Argument, Node};
 use super::value::{Key, Y};
 
 /// `None`: the function is not of this kind.
 pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
     Some(match args.name {
-        "where" => filtered(args, |_, holds| holds),
-        "select" => args.want(2, 2).and_then(|()| each(args)).and_then(|made| args.stream(made)),
+        "where" | "filter" => filtered(args, |_, holds| holds),
+        "select" | "map" => args.want(2, 2).and_then(|()| each(args)).and_then(|made| args.stream(made)),
         "selectMany" => select_many(args),
         "distinct" => distinct(args),
         "orderBy" => order_by(args, false),
@@ -113,6 +114,59 @@ fn order_by(args: &Arguments<'_>, descending: bool) -> Evaluated {
     match wrong {
         Some(message) => Err(message),
         None => args.stream(keyed.into_iter().map(|(_, item)| item).collect()),
+    }
+}
+
+/// `orderBy(…).thenBy(…)`: an order by several parts of an item, each of which decides where those before do not.
+pub(super) fn ordered_by(
+    evaluator: &Evaluator,
+    frame: &Frame<'_>,
+    of: &Node,
+    name: &str,
+    nodes: &[Argument],
+) -> Evaluated {
+    let mut parts = vec![(name, nodes)];
+    let mut of = of;
+    while let Node::Call { of: Some(inner), name, arguments, .. } = of
+        && matches!(&**name, "orderBy" | "orderByDescending" | "thenBy" | "thenByDescending")
+    {
+        parts.push((&**name, arguments.as_slice()));
+        of = &**inner;
+        if name.starts_with("orderBy") {
+            break;
+        }
+    }
+    parts.reverse();
+    if !parts.first().is_some_and(|(name, _)| name.starts_with("orderBy")) {
+        return Err(format!("yaql: '{name}' stands after orderBy(…)"));
+    }
+    let Y::List(list) = evaluator.node(frame, of)? else {
+        return Err(format!("yaql: '{name}' wants a list"));
+    };
+    let mut keyed: Vec<(Vec<Y>, Y)> = Vec::with_capacity(list.items.len());
+    for item in items(&list) {
+        let key = |(name, nodes): &(&str, &[Argument])| match nodes {
+            [one] => evaluator.apply(frame, &one.value, &[item]),
+            _ => Err(format!("yaql: '{name}' wants one argument")),
+        };
+        keyed.push((parts.iter().map(key).collect::<Result<_, _>>()?, item.clone()));
+    }
+    let comparisons = keyed.len().saturating_mul((1 + keyed.len().checked_ilog2().unwrap_or(0)) as usize);
+    evaluator.step(comparisons.saturating_mul(parts.len()))?;
+    let mut wrong = None;
+    keyed.sort_by(|(a, _), (b, _)| {
+        let orders = a.iter().zip(b).zip(&parts).map(|((a, b), (name, _))| {
+            let order = ordered(a, b).unwrap_or_else(|message| {
+                wrong.get_or_insert(message);
+                Ordering::Equal
+            });
+            if name.ends_with("Descending") { order.reverse() } else { order }
+        });
+        orders.fold(Ordering::Equal, Ordering::then)
+    });
+    match wrong {
+        Some(message) => Err(message),
+        None => evaluator.stream(keyed.into_iter().map(|(_, item)| item).collect()),
     }
 }
 

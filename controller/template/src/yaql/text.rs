@@ -1,17 +1,10 @@
 //! The functions of yaql over texts. HOT's own are in `render/text.rs`.
 
-use regex::{Regex, RegexBuilder};
-
 use super::arguments::Arguments;
 use super::collection::is;
-use super::evaluate::{Evaluated, Evaluator};
+use super::evaluate::Evaluated;
 use super::query::size;
 use super::value::Y;
-use crate::Limits;
-use crate::error::cut;
-
-/// Steps charged for building a regex, which is built for each text: up to a millisecond.
-const BUILT: usize = 1000;
 
 /// `None`: the function is not of this kind.
 pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
@@ -28,42 +21,12 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
         "substring" => substring(args),
         "startsWith" | "endsWith" => begins(args),
         "indexOf" | "lastIndexOf" => index_of(args),
-        "regex" => args.want(1, 1).and_then(|()| {
-            args.evaluator.step(BUILT)?;
-            pattern(&args.value(0)?).map(|regex| Y::Regex(regex.as_str().into()))
-        }),
-        "matches" => args.want(2, 2).and_then(|()| {
-            // `text.matches(pattern)` and `regex(pattern).matches(text)`
-            let (text, regex) = match args.value(0)? {
-                regex @ Y::Regex(_) => (args.value(1)?, regex),
-                text => (text, args.value(1)?),
-            };
-            matches(args.evaluator, &pattern(&regex)?, &text).map(Y::Bool)
+        "format" => super::format::format(args),
+        "toCharArray" => args.want(1, 1).and_then(|()| args.text(0)).and_then(|text| {
+            args.evaluator.list(text.chars().map(|c| Y::text(c.encode_utf8(&mut [0; 4]))).collect())
         }),
         _ => return None,
     })
-}
-
-/// Makes a pattern from a text or a regex; its automaton is bounded in size, and so is its time for
-/// each character.
-pub(super) fn pattern(value: &Y) -> Result<Regex, String> {
-    match value {
-        Y::Regex(text) | Y::Text(text) => {
-            let built =
-                RegexBuilder::new(text).size_limit(Limits::REGEX).dfa_size_limit(Limits::REGEX).build();
-            built.map_err(|error| format!("yaql: the regex '{}' is not valid: {error}", cut(text)))
-        }
-        other => Err(format!("yaql: want a regex, got {}", other.describe())),
-    }
-}
-
-/// Whether it is found anywhere in the text, as in yaql.
-pub(super) fn matches(evaluator: &Evaluator, regex: &Regex, text: &Y) -> Result<bool, String> {
-    let Y::Text(text) = text else {
-        return Err(format!("yaql: a regex is matched with text, got {}", text.describe()));
-    };
-    evaluator.step(BUILT + text.len())?;
-    Ok(regex.is_match(text))
 }
 
 fn shown(args: &Arguments<'_>) -> Evaluated {
@@ -100,7 +63,6 @@ fn split(args: &Arguments<'_>) -> Evaluated {
     args.want(1, 3)?;
     let text = match args.value(0)? {
         Y::Text(text) => text,
-        regex @ Y::Regex(_) if args.name == "split" => return split_by(args, &regex),
         other => return Err(args.wants("text", &other)),
     };
     args.evaluator.step(text.len() / 8)?;
@@ -126,34 +88,6 @@ fn split(args: &Arguments<'_>) -> Evaluated {
     args.evaluator.list(parts.into_iter().map(Y::text).collect())
 }
 
-/// `regex(pattern).split(text)`, as in Python: the pieces between matches, each followed by the groups of the
-/// match after it.
-fn split_by(args: &Arguments<'_>, regex: &Y) -> Evaluated {
-    let text = args.text(1)?;
-    let most = match args.optional(2)? {
-        None => usize::MAX,
-        Some(Y::Int(n)) if n > 0 => usize::try_from(n).unwrap_or(usize::MAX),
-        Some(Y::Int(_)) => usize::MAX,
-        Some(other) => return Err(args.wants("a whole number", &other)),
-    };
-    args.evaluator.step(BUILT)?;
-    let regex = pattern(regex)?;
-    let (mut parts, mut end) = (Vec::new(), 0);
-    for found in regex.captures_iter(&text).take(most) {
-        args.evaluator.step(found.len())?;
-        let Some(whole) = found.get(0) else { continue };
-        let groups = found.iter().skip(1).map(|group| group.map(|group| group.as_str()));
-        for part in std::iter::once(Some(&text[end..whole.start()])).chain(groups) {
-            args.evaluator.spend(part.map_or(0, str::len))?;
-            parts.push(part.map_or(Y::Null, Y::text));
-        }
-        end = whole.end();
-    }
-    args.evaluator.spend(text.len() - end)?;
-    parts.push(Y::text(&text[end..]));
-    args.evaluator.list(parts)
-}
-
 /// `list.join(separator)` and `separator.join(list)`
 fn join(args: &Arguments<'_>) -> Evaluated {
     args.want(2, 2)?;
@@ -176,8 +110,9 @@ fn replace(args: &Arguments<'_>) -> Evaluated {
     args.want(2, 4)?;
     let mut text = args.text(0)?.to_string();
     if let Y::Map(map) = args.value(1)? {
+        let most = if args.count() > 2 && args.int(2)? >= 0 { args.size(2)? } else { usize::MAX };
         for (old, new) in &map.entries {
-            text = replaced(args, &text, old, &new.shown(), usize::MAX)?;
+            text = replaced(args, &text, old, &new.shown(), most)?;
         }
         return Ok(Y::Text(text.into()));
     }

@@ -93,6 +93,18 @@ fn quoted(text: &str, mark: char) -> Result<(Token, usize), String> {
                 match next {
                     // Between backquotes only these are escaped.
                     _ if mark == '`' && next != '`' && next != '\\' => out.extend(['\\', next]),
+                    'u' | 'x' => {
+                        let count = if next == 'u' { 4 } else { 2 };
+                        let digits: String = chars.clone().take(count).map(|(_, c)| c).collect();
+                        let code = u32::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == count);
+                        match code.and_then(char::from_u32) {
+                            Some(c) => {
+                                out.push(c);
+                                chars.nth(count - 1);
+                            }
+                            None => out.extend(['\\', next]),
+                        }
+                    }
                     'n' => out.push('\n'),
                     'r' => out.push('\r'),
                     't' => out.push('\t'),

@@ -197,8 +197,34 @@ impl Y {
             Y::Int(n) => n.to_string(),
             Y::Float(n) => Number::from_f64(*n).map_or_else(String::new, |number| number.to_string()),
             Y::Text(text) => text.to_string(),
-            Y::List(_) | Y::Map(_) => {
-                self.to_json().map(|value| crate::text::text_of(&value).into_owned()).unwrap_or_default()
+            Y::List(_) | Y::Map(_) => self.python(),
+            Y::Regex(pattern) => pattern.to_string(),
+        }
+    }
+
+    /// The text as Python's `str` writes it.
+    pub fn python_text(&self) -> String {
+        match self {
+            Y::Text(text) => text.to_string(),
+            other => other.python(),
+        }
+    }
+
+    /// As Python's `repr` writes it, for whom yaql's lists are tuples.
+    fn python(&self) -> String {
+        match self {
+            Y::Null | Y::Bool(_) | Y::Text(_) | Y::Int(_) | Y::Float(_) => {
+                self.to_json().map(|value| crate::text::python(&value)).unwrap_or_default()
+            }
+            Y::List(list) => {
+                let items: Vec<String> = list.items.iter().map(Y::python).collect();
+                format!("({}{})", items.join(", "), if items.len() == 1 { "," } else { "" })
+            }
+            Y::Map(map) => {
+                let entry =
+                    |(key, value): (&Arc<str>, &Y)| format!("{}: {}", Y::text(key).python(), value.python());
+                let entries: Vec<String> = map.entries.iter().map(entry).collect();
+                format!("{{{}}}", entries.join(", "))
             }
             Y::Regex(pattern) => pattern.to_string(),
         }

@@ -8,11 +8,18 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 
 use crate::Limits;
-use crate::error::{Path, Place, Sink, cut};
+use crate::error::{Error, Path, Place, Sink, cut};
 use crate::expression::{Entry, Expr, ExprKind};
 use crate::resolve::Feature;
+use crate::scalar::Dialect;
 use crate::version::Version;
 use crate::{function, scalar};
+
+/// Octal numbers whose text is kept: more than there are modes of files in a template that people write.
+const OCTALS_MAX: usize = 100_000;
+
+/// The key of YAML 1.1 that merges other maps.
+const MERGE: &str = "<<";
 
 /// Reading cannot go on; why is among the errors already.
 #[derive(Debug)]
@@ -46,6 +53,13 @@ pub(crate) struct Reader<'t> {
     pub patterns: usize,
     /// Off where a one-key map is data: in defaults of parameters.
     pub functions: bool,
+    /// The rules for unquoted text. Where they are PyYAML's, a key given twice counts the last time.
+    pub dialect: Dialect,
+    /// What the reader took in another way than its writer may have meant it.
+    pub warnings: Vec<Error>,
+    /// Octal numbers as they are written, by place.
+    pub octals: BTreeMap<Place, Box<str>>,
+    file: Box<str>,
     /// Complete nodes with an anchor, by the parser's number.
     anchors: BTreeMap<usize, Expr>,
     /// Weight copied for anchors and aliases, bounded by [`Limits::ALIASED`].
@@ -70,6 +84,10 @@ impl<'t> Reader<'t> {
             features: Vec::new(),
             patterns: 0,
             functions: true,
+            dialect: Dialect::Core,
+            warnings: Vec::new(),
+            octals: BTreeMap::new(),
+            file: file.into(),
             anchors: BTreeMap::new(),
             copied: 0,
         }
@@ -85,6 +103,30 @@ impl<'t> Reader<'t> {
 
     pub fn error(&mut self, at: Place, message: impl AsRef<str>) {
         self.errors.push(at, self.path.as_str(), message);
+    }
+
+    /// The same, in the YAML of Heat: that of PyYAML.
+    pub fn of_heat(file: &str, source: &'t crate::parse::Source<'_>) -> Self {
+        let dialect = if source.is_json { Dialect::Core } else { Dialect::PyYaml };
+        Self { dialect, ..Self::new(file, &source.text, source.shift) }
+    }
+
+    /// Notes what counts in another way than it looks; no more than errors are shown.
+    pub fn warn(&mut self, at: Place, message: impl AsRef<str>) {
+        if self.warnings.len() < Limits::ERRORS {
+            self.warnings.push(Error::new(&self.file, at, self.path.as_str(), message.as_ref()));
+        }
+    }
+
+    /// Whether a key that was given before counts nonetheless, which is noted; otherwise it is an error.
+    pub fn is_given_again(&mut self, at: Place, what: &str, first: Place) -> bool {
+        let counts = self.dialect == Dialect::PyYaml;
+        if counts {
+            self.warn(at, format!("{what} is given twice, and this one counts; the first is at {first}"));
+        } else {
+            self.error(at, format!("{what} is given twice; the first is at {first}"));
+        }
+        counts
     }
 
     /// Records a feature at this place that needs a version from `since` on.
@@ -144,14 +186,27 @@ impl<'t> Reader<'t> {
         match self.next()? {
             (Event::MappingEnd, _) => Ok(None),
             (Event::Scalar(text, style, _, _), at) => {
-                if style == ScalarStyle::Plain && &*text == "<<" {
-                    self.error(at, "merge keys ('<<') are not supported; write the keys out");
-                } else if style == ScalarStyle::Plain && matches!(&*text, "" | "~") {
-                    self.error(at, "a key is missing before ':'");
+                if style == ScalarStyle::Plain && &*text == MERGE {
+                    self.error(at, "merge keys ('<<') are not supported here; write the keys out");
                 }
-                Ok(Some((text, at)))
+                Ok(Some((self.key_text(text, style, at), at)))
             }
             (_, at) => self.stop(at, "a key must be plain text"),
+        }
+    }
+
+    /// The text of a key, for keys are texts here: `yes` is `true`, as Heat shows it.
+    fn key_text(&mut self, text: Cow<'t, str>, style: ScalarStyle, at: Place) -> Cow<'t, str> {
+        if style != ScalarStyle::Plain {
+            return text;
+        }
+        if matches!(&*text, "" | "~") {
+            self.error(at, "a key is missing before ':'");
+        }
+        match scalar::plain(&text, self.dialect) {
+            Ok(ExprKind::Bool(value)) if self.dialect == Dialect::PyYaml => value.to_string().into(),
+            Ok(ExprKind::Number(number)) if self.dialect == Dialect::PyYaml => number.to_string().into(),
+            _ => text,
         }
     }
 
@@ -168,10 +223,27 @@ impl<'t> Reader<'t> {
         }
         let (anchor, kind) = match event {
             Event::Scalar(text, style, anchor, tag) => {
-                let kind = scalar::value(text, style, tag.as_deref()).unwrap_or_else(|message| {
-                    self.error(at, message);
-                    ExprKind::Invalid
-                });
+                let is_plain =
+                    self.dialect == Dialect::PyYaml && style == ScalarStyle::Plain && tag.is_none();
+                // Such as a MAC address of decimal digits.
+                let text_has_colon = is_plain && text.contains(':');
+                let octal = (is_plain && scalar::is_octal(&text)).then(|| text.as_ref().into());
+                let kind =
+                    scalar::value(text, style, tag.as_deref(), self.dialect).unwrap_or_else(|message| {
+                        self.error(at, message);
+                        ExprKind::Invalid
+                    });
+                if let ExprKind::Number(number) = &kind
+                    && ((octal.is_some() && !self.path.as_str().ends_with("mode")) || text_has_colon)
+                {
+                    let message = format!(
+                        "this is the number {number} in YAML 1.1, as Heat reads it; quote it if text is meant"
+                    );
+                    self.warn(at, message);
+                }
+                if let Some(octal) = octal.filter(|_| self.octals.len() < OCTALS_MAX) {
+                    self.octals.insert(at, octal);
+                }
                 (anchor, kind)
             }
             Event::SequenceStart(anchor, tag) => {
@@ -201,7 +273,7 @@ impl<'t> Reader<'t> {
         }
         match event {
             Event::Scalar(text, style, 0, None) => {
-                match scalar::value(text, style, None).map_err(|_| Stop)? {
+                match scalar::value(text, style, None, self.dialect).map_err(|_| Stop)? {
                     ExprKind::Null => Ok(Value::Null),
                     ExprKind::Bool(value) => Ok(Value::Bool(value)),
                     ExprKind::Number(number) => Ok(Value::Number(number)),
@@ -254,7 +326,27 @@ impl<'t> Reader<'t> {
 
     fn map(&mut self, at: Place, depth: usize) -> Result<ExprKind, Stop> {
         let mut entries = Vec::new();
-        while let Some((key, at)) = self.key()? {
+        let mut merged: Vec<Entry> = Vec::new();
+        loop {
+            let (key, at) = match self.next()? {
+                (Event::MappingEnd, _) => break,
+                (Event::Scalar(text, ScalarStyle::Plain, ..), _)
+                    if &*text == MERGE && self.dialect == Dialect::PyYaml =>
+                {
+                    let before = self.path.key(&text);
+                    let value = self.expr(depth + 1)?;
+                    self.merge(value, &mut merged)?;
+                    self.path.leave(before);
+                    continue;
+                }
+                (Event::Scalar(text, style, ..), at) => {
+                    if style == ScalarStyle::Plain && &*text == MERGE {
+                        self.error(at, "merge keys ('<<') are not supported here; write the keys out");
+                    }
+                    (self.key_text(text, style, at), at)
+                }
+                (_, at) => return self.stop(at, "a key must be plain text"),
+            };
             let before = self.path.key(&key);
             let value = self.expr(depth + 1)?;
             self.path.leave(before);
@@ -265,9 +357,15 @@ impl<'t> Reader<'t> {
         for i in 1..entries.len() {
             if entries[i].key == entries[i - 1].key {
                 let Entry { key, at: first, .. } = &entries[i - 1];
-                let message = format!("the key '{}' is given twice; the first is at {first}", cut(key));
-                self.error(entries[i].at, message);
+                let (what, first, at) = (format!("the key '{}'", cut(key)), *first, entries[i].at);
+                self.is_given_again(at, &what, first);
             }
+        }
+        if self.dialect == Dialect::PyYaml {
+            // The last counts, and keys of its own before merged ones.
+            entries.reverse();
+            entries.extend(merged);
+            entries.sort_by(|a, b| a.key.cmp(&b.key));
         }
         entries.dedup_by(|b, a| a.key == b.key);
         Ok(if self.functions {
@@ -275,6 +373,32 @@ impl<'t> Reader<'t> {
         } else {
             ExprKind::Map(entries.into())
         })
+    }
+
+    /// Adds the keys of a merged map, or of several, of which the first that has a key counts.
+    fn merge(&mut self, value: Expr, merged: &mut Vec<Entry>) -> Result<(), Stop> {
+        let items = match value.kind {
+            ExprKind::List(items) => items.into_vec(),
+            _ => vec![value],
+        };
+        for item in items {
+            match item.kind {
+                ExprKind::Map(entries) => {
+                    for entry in entries {
+                        self.count_copy(&entry.value)?;
+                        merged.push(entry);
+                    }
+                }
+                ExprKind::Call(_) => {
+                    self.error(item.at, "a function cannot be merged with '<<'; map_merge merges its value");
+                }
+                _ => {
+                    let got = item.describe();
+                    self.error(item.at, format!("want a map to merge, or a list of maps, got {got}"));
+                }
+            }
+        }
+        Ok(())
     }
 
     fn alias(&mut self, anchor: usize, at: Place, depth: usize) -> Result<Expr, Stop> {

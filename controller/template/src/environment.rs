@@ -37,6 +37,7 @@ pub struct Environment {
     strategies: Strategies,
     policies: Policies,
     mappings: Mappings,
+    warnings: Vec<Error>,
 }
 
 /// An environment's text.
@@ -74,9 +75,15 @@ struct ParsedEnvironment {
     strategies: Strategies,
     policies: Policies,
     mappings: Mappings,
+    warnings: Vec<Error>,
 }
 
 impl Environment {
+    /// What counts in another way than it looks.
+    pub fn warnings(&self) -> &[Error] {
+        &self.warnings
+    }
+
     /// Reads environments; a later one takes precedence over an earlier one.
     ///
     /// # Errors
@@ -106,7 +113,9 @@ impl Environment {
 
     /// Combines an environment with all before it. The errors are strategies that contradict each other.
     fn take(&mut self, later: ParsedEnvironment) -> Vec<Error> {
-        let ParsedEnvironment { parameters, defaults, strategies, policies, mappings } = later;
+        let ParsedEnvironment { parameters, defaults, strategies, policies, mappings, mut warnings } = later;
+        warnings.truncate(Limits::ERRORS.saturating_sub(self.warnings.len()));
+        self.warnings.append(&mut warnings);
         let mut errors = Vec::new();
         for (found, all) in [(parameters, &mut self.parameters), (defaults, &mut self.defaults)] {
             for (name, mut given) in found {

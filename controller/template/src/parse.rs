@@ -153,6 +153,8 @@ pub(crate) struct Source<'t> {
     pub text: Cow<'t, str>,
     /// Characters put before the first line.
     pub shift: u32,
+    /// The text is a JSON document: numbers are JSON's, and no text is a number.
+    pub is_json: bool,
 }
 
 impl<'t> Source<'t> {
@@ -167,9 +169,10 @@ impl<'t> Source<'t> {
         // For the parser, a whole JSON document could be a key, and it would keep every token until the end:
         // 0.5 GB for 12 MB. After a document mark no key can begin.
         if text.starts_with('{') {
-            return Self { text: Cow::Owned([MARK, text].concat()), shift: 4 };
+            let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
+            return Self { text: Cow::Owned([MARK, text].concat()), shift: 4, is_json };
         }
-        Self { text: Cow::Borrowed(text), shift: 0 }
+        Self { text: Cow::Borrowed(text), shift: 0, is_json: false }
     }
 }
 
@@ -215,7 +218,7 @@ pub(crate) fn end(reader: &mut Reader<'_>, what: &str) -> Result<(), Stop> {
 /// `Err` where reading cannot go on to the end.
 fn read<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Errors> {
     let mut draft = Draft {
-        reader: Reader::new(name, &source.text, source.shift),
+        reader: Reader::of_heat(name, source),
         version: Box::default(),
         description: None,
         parameters: Vec::new(),
@@ -242,9 +245,10 @@ impl<'t> Draft<'t> {
     fn sections(&mut self, start: Place) -> Result<(), Stop> {
         let mut seen = BTreeMap::new();
         while let Some((key, at)) = self.reader.key()? {
-            if let Some(first) = seen.insert(key.to_string(), at) {
-                let message = format!("the section '{}' is given twice; the first is at {first}", cut(&key));
-                self.reader.error(at, message);
+            if let Some(first) = seen.insert(key.to_string(), at)
+                && self.reader.is_given_again(at, &format!("the section '{}'", cut(&key)), first)
+            {
+                self.forget(&key);
             }
             let before = self.reader.path.key(&key);
             self.section(&key, at)?;
@@ -254,6 +258,18 @@ impl<'t> Draft<'t> {
             self.reader.error(start, "the section 'heat_template_version' is missing; 2018-08-31 will do");
         }
         Ok(())
+    }
+
+    /// Drops what a section said, for it is given again.
+    fn forget(&mut self, key: &str) {
+        match key {
+            "parameters" => self.parameters.clear(),
+            "parameter_groups" => self.groups.clear(),
+            "conditions" => self.conditions.clear(),
+            "resources" => self.resources.clear(),
+            "outputs" => self.outputs.clear(),
+            _ => {}
+        }
     }
 
     fn section(&mut self, key: &str, at: Place) -> Result<(), Stop> {
@@ -273,6 +289,7 @@ impl<'t> Draft<'t> {
                     definitions.push(parameter::define(reader, name, at, body));
                 })?;
                 self.reader.functions = true;
+                keep_last(definitions, |definition| &definition.name);
             }
             "parameter_groups" => self.groups = parameter_groups::groups(&mut self.reader)?,
             "conditions" => {
@@ -282,18 +299,21 @@ impl<'t> Draft<'t> {
                     let value = function::condition(reader, body);
                     conditions.push(DraftCondition { name: name.into(), at, value });
                 })?;
+                keep_last(conditions, |condition| &condition.name);
             }
             "resources" => {
                 let resources = &mut self.resources;
                 entries(&mut self.reader, |reader, name, at, body| {
                     resources.push(resource(reader, name, at, body))
                 })?;
+                keep_last(resources, |resource| &resource.name);
             }
             "outputs" => {
                 let outputs = &mut self.outputs;
                 entries(&mut self.reader, |reader, key, at, body| {
                     outputs.extend(output(reader, key, at, body))
                 })?;
+                keep_last(outputs, |output| &output.key);
             }
             _ => {
                 let message = if SECTIONS_NOT_YET.contains(&key) {
@@ -337,8 +357,9 @@ pub(crate) fn entries<'t>(
         let body = reader.expr(2)?;
         match seen.entry(digest::of_bytes(key.as_bytes())) {
             btree_map::Entry::Occupied(first) => {
-                let first = first.get();
-                reader.error(at, format!("'{}' is given twice; the first is at {first}", cut(&key)));
+                if reader.is_given_again(at, &format!("'{}'", cut(&key)), *first.get()) {
+                    each(reader, &key, at, body);
+                }
             }
             btree_map::Entry::Vacant(entry) => {
                 entry.insert(at);
@@ -348,6 +369,17 @@ pub(crate) fn entries<'t>(
         reader.path.leave(before);
     }
     Ok(())
+}
+
+/// Drops all but the last of each name.
+fn keep_last<T>(list: &mut Vec<T>, name: impl Fn(&T) -> &str) {
+    let mut names = BTreeSet::new();
+    let kept: Vec<bool> =
+        list.iter().rev().map(|item| names.insert(digest::of_bytes(name(item).as_bytes()))).collect();
+    if kept.contains(&false) {
+        let mut kept = kept.into_iter().rev();
+        list.retain(|_| kept.next().unwrap_or(true));
+    }
 }
 
 /// The version that may have been intended. An unknown date is seldom a typing error: the newest version can
@@ -475,11 +507,24 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         draft.beside.get_or_insert_default().drift_policy = policy;
         reader.path.leave(before);
     }
+    if draft.kind == Some(Kind::File) {
+        mode_as_written(reader, &mut draft.properties);
+    }
     crate::types::refer(reader, draft.kind, &mut draft.properties);
     if !typed {
         reader.error(at, "a resource needs a 'type'");
     }
     draft
+}
+
+/// `mode: 0644` is the mode 0644: YAML 1.1 makes 420 of it, which is what nobody means who writes it there.
+fn mode_as_written(reader: &Reader<'_>, properties: &mut Expr) {
+    let ExprKind::Map(entries) = &mut properties.kind else { return };
+    for entry in entries.iter_mut().filter(|entry| &*entry.key == "mode") {
+        if let Some(octal) = reader.octals.get(&entry.value.at) {
+            entry.value.kind = ExprKind::Text(octal.clone());
+        }
+    }
 }
 
 /// The name of the type. An unknown one may be a template's, or an environment's.

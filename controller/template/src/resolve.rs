@@ -135,6 +135,7 @@ pub(crate) fn resolve(
         files,
         conditional,
         pseudo,
+        warnings: reader.warnings,
     })
 }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use crate::drift_policy::DriftPolicy;
-use crate::error::Place;
+use crate::error::{Error, Place};
 use crate::expression::Expr;
 use crate::parameter::ParameterDef;
 use crate::types::Kind;
@@ -34,6 +34,8 @@ pub struct Template {
     pub(crate) conditional: bool,
     /// An expression uses the stack's name or id.
     pub(crate) pseudo: bool,
+    /// What counts in another way than it looks.
+    pub(crate) warnings: Vec<Error>,
 }
 
 /// Properties of a resource that only a few have.

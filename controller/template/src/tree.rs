@@ -210,6 +210,19 @@ impl Tree {
         }
     }
 
+    /// What counts in another way than it looks, in each template of the tree once.
+    pub fn warnings(&self) -> Vec<String> {
+        let below = self.grown.iter().flat_map(|grown| &grown.parts.scopes);
+        let all = self.template.warnings.iter().chain(below.flat_map(|scope| &scope.template.warnings));
+        let mut texts: Vec<String> = Vec::new();
+        for text in all.map(ToString::to_string) {
+            if texts.len() < crate::Limits::ERRORS && !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        texts
+    }
+
     pub fn template(&self) -> &Template {
         &self.template
     }

@@ -36,6 +36,8 @@ pub struct Valid {
     pub resources: usize,
     /// Required parameters without a value.
     pub missing: Vec<String>,
+    /// What counts in another way than it looks, a line each.
+    pub warnings: Vec<String>,
 }
 
 /// Checks a template with an environment and values of parameters.
@@ -50,11 +52,13 @@ pub fn validate(
     let maps = |kind: &str| environment.maps(kind);
     let template = Arc::new(parse_in(text.name, text.text, text.files, text.text_max, &maps)?);
     let missing = template.missing_parameters(environment, given);
+    let mut warnings: Vec<String> = environment.warnings().iter().map(ToString::to_string).collect();
     let mut resources = template.resources.len();
     match template.bind_with(environment, given) {
         // Opening nested stacks needs all values.
         Ok(parameters) => {
             let tree = Tree::new(Arc::clone(&template), Arc::new(parameters), environment, text.files)?;
+            warnings.extend(tree.warnings());
             // Parts that depend on the stack's name are unknown before it has one.
             resources = match tree.template().asks_for_stack() {
                 true => tree.len(),
@@ -70,5 +74,5 @@ pub fn validate(
         }
     }
     let missing = missing.into_iter().map(str::to_owned).collect();
-    Ok(Valid { template, resources, missing })
+    Ok(Valid { template, resources, missing, warnings })
 }

@@ -3,7 +3,8 @@
 //! Absent: the check itself (`controller/template/src/validate.rs`), and what only the controller can refuse: claims, nodes,
 //! immutable parameters (`controller/engine/src/acceptance.rs`).
 
-use std::fmt::Write;
+use std::fmt::Write as _;
+use std::io::Write as _;
 
 use muster_template::validate::{Text, validate};
 use muster_template::{Limits, ParameterDef};
@@ -26,6 +27,8 @@ struct ValidateView<'a> {
     parameters: Vec<ParameterView<'a>>,
     /// Required parameters without a value.
     missing_parameters: Vec<&'a str>,
+    /// What counts in another way than it looks; also on stderr.
+    warnings: &'a [String],
 }
 
 #[derive(Serialize)]
@@ -51,7 +54,11 @@ pub fn run(asked: &Validate, format: Format) -> Result<(), Failure> {
         resources: valid.resources,
         parameters: valid.template.parameters().map(ParameterView::of).collect(),
         missing_parameters: valid.missing.iter().map(String::as_str).collect(),
+        warnings: &valid.warnings,
     };
+    for warning in &valid.warnings {
+        let _closed = writeln!(std::io::stderr(), "warning: {}", printable(warning));
+    }
     document(format, &json!(answer), |_| table(&answer))
 }
 

@@ -579,11 +579,11 @@ fn a_nested_stack_that_fails_is_rolled_back_with_the_rest() {
 
 #[test]
 fn a_condition_inside_that_is_known_later() {
-    let nested = "parameters: {on: {type: boolean}}\nresources: {d: {type: Muster::Dummy, condition: {get_param: on}, properties: {node: node-0}}}";
+    let nested = "parameters: {go: {type: boolean}}\nresources: {d: {type: Muster::Dummy, condition: {get_param: go}, properties: {node: node-0}}}";
     let with = |on: &str| {
         let root = format!(
-            "resources:\n  v: {{type: Muster::Dummy, properties: {{node: node-0, values: {{on: '{on}'}}}}}}\n  \
-             n: {{type: n.yaml, properties: {{on: {{get_attr: [v, on]}}}}}}"
+            "resources:\n  v: {{type: Muster::Dummy, properties: {{node: node-0, values: {{go: '{on}'}}}}}}\n  \
+             n: {{type: n.yaml, properties: {{go: {{get_attr: [v, go]}}}}}}"
         );
         source(&root, &[("n.yaml", nested)])
     };

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::strategy::Strategy;
+use super::strategy::{Strategies, Strategy};
 use super::{EnvironmentFile, EnvironmentValue, ParsedEnvironment, resource_registry};
 use crate::Limits;
 use crate::build::{Reader, Stop};
@@ -29,10 +29,11 @@ pub(super) fn read(from: &EnvironmentFile<'_>, file: usize) -> Result<ParsedEnvi
         errors.push(Place::default(), "", message);
         return Err(errors.into_errors());
     }
-    let mut reader = Reader::new(name, &source.text, source.shift);
+    let mut reader = Reader::of_heat(name, &source);
     reader.functions = false; // an environment is data
     let mut one = ParsedEnvironment::default();
     let read = document(&mut reader, &mut one, key, file);
+    one.warnings = std::mem::take(&mut reader.warnings);
     if read.is_ok() && reader.errors.is_empty() { Ok(one) } else { Err(reader.errors.into_errors()) }
 }
 
@@ -47,9 +48,15 @@ fn document(
     }
     let mut seen = BTreeMap::new();
     while let Some((key, at)) = reader.key()? {
-        if let Some(first) = seen.insert(key.to_string(), at) {
-            let message = format!("the section '{}' is given twice; the first is at {first}", cut(&key));
-            reader.error(at, message);
+        if let Some(first) = seen.insert(key.to_string(), at)
+            && reader.is_given_again(at, &format!("the section '{}'", cut(&key)), first)
+        {
+            match &*key {
+                "parameters" => one.parameters.clear(),
+                "parameter_defaults" => one.defaults.clear(),
+                "resource_registry" => (one.policies, one.mappings) = Default::default(),
+                _ => one.strategies = Strategies::default(),
+            }
         }
         let before = reader.path.key(&key);
         match &*key {

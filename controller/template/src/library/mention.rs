@@ -39,8 +39,8 @@ impl Mention {
 /// # Errors
 /// The text is no YAML.
 pub(crate) fn mentions(name: &str, key: &str, text: &str) -> Result<Vec<Mention>, Errors> {
-    let source = Source::new(text);
-    let mut reader = Reader::new(name, &source.text, source.shift);
+    let source = Source::template(text);
+    let mut reader = Reader::of_heat(name, &source);
     reader.functions = false; // whatever is in it: the parser complains of that later
     let mut finder = Finder { name, key, found: Vec::new() };
     if sections(&mut reader, &mut finder).is_err() {

@@ -24,8 +24,8 @@ const PARAMETERS: &str = "
 parameters:
   text: {type: string, default: some text}
   number: {type: number, default: 3}
-  on: {type: boolean, default: true}
-  off: {type: boolean, default: false}
+  'on': {type: boolean, default: true}
+  'off': {type: boolean, default: false}
   list: {type: comma_delimited_list, default: 'a,b,c'}
   site: {type: json, default: {dns: [10.0.0.53, 10.0.1.53], name: {short: lab}, none: null, pairs: [[k, v], [l, w]]}}
   which: {type: string, default: short}

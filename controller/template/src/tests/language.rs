@@ -24,26 +24,28 @@ fn scalars() {
         ("-5", json!(-5)),
         ("+5", json!(5)),
         ("0x0800", json!(2048)),
-        ("0o17", json!(15)),
+        ("0o17", json!("0o17")),
         ("1.5", json!(1.5)),
         (".5", json!(0.5)),
-        ("1e3", json!(1000.0)),
+        ("1e3", json!("1e3")),
+        ("1.0e+3", json!(1000.0)),
         ("18446744073709551615", json!(u64::MAX)),
         ("-9223372036854775808", json!(i64::MIN)),
         ("0", json!(0)),
-        ("0644", json!("0644")),
+        ("0644", json!(420)),
+        ("'0644'", json!("0644")),
         ("0x", json!("0x")),
         ("1.2.3", json!("1.2.3")),
         ("10.0.0.1", json!("10.0.0.1")),
-        ("12:30:45", json!("12:30:45")),
+        ("12:30:45", json!(45045)),
         ("1e", json!("1e")),
         (".", json!(".")),
         (".inf", json!(".inf")),
         ("2018-08-31", json!("2018-08-31")),
         ("true", json!(true)),
         ("False", json!(false)),
-        ("yes", json!("yes")),
-        ("no", json!("no")),
+        ("yes", json!(true)),
+        ("no", json!(false)),
         ("~", json!(null)),
         ("null", json!(null)),
         ("'5'", json!("5")),
@@ -56,7 +58,7 @@ fn scalars() {
     for (text, message) in [
         ("99999999999999999999999", "too large; quote it"),
         ("0xfffffffffffffffff", "too large"),
-        ("1e999", "too large"),
+        ("1.0e+999", "too large"),
         ("!!int x", "the tag '!!int'"),
         ("!vault x", "the tag '!vault' is not supported"),
         ("!!python/object x", "is not supported here"),
@@ -343,4 +345,62 @@ fn what_is_no_template_says_what_one_looks_like() {
     );
     let indented = said("heat_template_version: 2018-08-31\nresources:\n    a: {type: x}\n   b: {type: x}\n");
     assert!(indented.contains("is this line, or the one above, indented by more or less"), "{indented}");
+}
+
+/// YAML 1.1 makes 420 of `0644`, as Heat reads it; a mode is what is written.
+#[test]
+fn the_mode_of_a_file_is_as_it_is_written() {
+    let read = |mode: &str| {
+        let text = format!(
+            "heat_template_version: 2018-08-31\nresources:\n  f: {{type: Muster::File, properties: {{path: /f, content: x, \
+             node: n, mode: {mode}}}}}\n"
+        );
+        let template = parse("t", &text, &BTreeMap::new()).map_err(|errors| errors.to_string())?;
+        let parameters = template.bind(&BTreeMap::new()).map_err(|errors| errors.to_string())?;
+        template.render(0, &parameters, &crate::render::Unknown).map_err(|error| error.to_string())
+    };
+    for (mode, wanted) in [("0644", "0644"), ("0o644", "0o644"), ("'0644'", "0644"), ("04755", "04755")] {
+        let made = read(mode).expect(mode);
+        assert_eq!(made["mode"], wanted, "{mode}");
+        assert!(spec(Kind::File, &made).is_ok(), "{mode}");
+    }
+    // What may be meant in two ways is refused.
+    for mode in ["644", "420", "!!int 0644"] {
+        let said = read(mode).expect_err(mode);
+        assert!(said.contains("want octal text in quotes such as \"0644\", got the number"), "{said}");
+    }
+}
+
+#[test]
+fn of_what_is_given_twice_the_last_counts() {
+    let text = "heat_template_version: 2018-08-31\noutputs:\n  o: {value: 1}\nresources:\n  a: {type: Muster::Dummy}\n  \
+                a: {type: OS::Heat::None}\noutputs:\n  o: {value: 2, value: {x: {get_param: none}, x: 3}}\n";
+    let template = parse("t", text, &BTreeMap::new()).map_err(|errors| errors.to_string());
+    let template = template.expect("the last of each is right");
+    assert_eq!((template.resources.len(), template.resources[0].kind), (1, Kind::None));
+    let parameters = template.bind(&BTreeMap::new()).expect("nothing is asked for");
+    let value = template.render_output(0, &parameters, &crate::render::Unknown);
+    assert_eq!(value, Ok(json!({"x": 3})));
+    let warnings: Vec<String> = template.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 4, "{warnings:?}");
+    assert_eq!(
+        warnings[0],
+        "t:6:3: resources.a: 'a' is given twice, and this one counts; the first is at 5:3"
+    );
+}
+
+/// What looks like a MAC address, a time or a code may be a number.
+#[test]
+fn numbers_of_base_8_and_60_are_warned_of() {
+    let text = "heat_template_version: 2018-08-31\noutputs:\n  o: {value: {a: 10:20:30:40:50:01, b: 0042, c: 0o42, mode: 0755, d: '0042', \
+                e: 52:54:00:aa:bb:cc, f: 0x42}}\n";
+    let template = parse("t", text, &BTreeMap::new()).expect("it is read");
+    let warnings: Vec<String> = template.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        warnings,
+        [
+            "t:3:18: outputs.o.value.a: this is the number 8041827001 in YAML 1.1, as Heat reads it; quote it if text is meant",
+            "t:3:40: outputs.o.value.b: this is the number 34 in YAML 1.1, as Heat reads it; quote it if text is meant",
+        ]
+    );
 }

@@ -10,7 +10,7 @@ use crate::{RenderError, StackNames, parse};
 
 /// The value of a condition.
 fn holds(condition: &str) -> Result<bool, String> {
-    let rest = format!("conditions: {{c: {condition}, yes: true, no: false}}");
+    let rest = format!("conditions: {{c: {condition}, aye: true, nay: false}}");
     let value = value_of("wallaby", &rest, "{if: [c, 1, 0]}")?;
     Ok(value == json!(1))
 }
@@ -19,8 +19,8 @@ fn holds(condition: &str) -> Result<bool, String> {
 fn conditions_of_heats_documentation() {
     for (condition, wanted) in [
         ("true", true),
-        ("{get_param: on}", true),
-        ("{get_param: off}", false),
+        ("{get_param: 'on'}", true),
+        ("{get_param: 'off'}", false),
         ("{equals: [{get_param: which}, short]}", true),
         ("{equals: [{get_param: which}, long]}", false),
         ("{equals: [{get_param: [site, dns, 0]}, 10.0.0.53]}", true),
@@ -31,11 +31,11 @@ fn conditions_of_heats_documentation() {
         ("{equals: [null, '']}", false),
         ("{not: {equals: [{get_param: which}, short]}}", false),
         ("{not: true}", false),
-        ("{not: no}", true),
-        ("{and: [yes, {not: no}]}", true),
-        ("{and: [yes, {equals: [a, b]}, yes]}", false),
-        ("{or: [no, {equals: [a, a]}]}", true),
-        ("{or: [no, no, {and: [yes, no]}]}", false),
+        ("{not: nay}", true),
+        ("{and: [aye, {not: nay}]}", true),
+        ("{and: [aye, {equals: [a, b]}, aye]}", false),
+        ("{or: [nay, {equals: [a, a]}]}", true),
+        ("{or: [nay, nay, {and: [aye, nay]}]}", false),
         ("{contains: [b, {get_param: list}]}", true),
         ("{contains: [neutron, {get_param: list}]}", false),
         ("{yaql: {expression: '$.data.services.contains(a)', data: {services: {get_param: list}}}}", true),
@@ -61,23 +61,23 @@ fn conditions_that_are_refused() {
             "conditions.c.equals[0].get_file: a condition cannot use 'get_file'; it may use and, contains, equals, get_param, not, or, yaql",
         ),
         (
-            "{if: [yes, true, false]}",
+            "{if: [aye, true, false]}",
             "conditions.c.if: a condition cannot use 'if'; it may use and, contains, equals, get_param, not, or, yaql",
         ),
-        ("{not: ye}", "conditions.c.not: there is no condition 'ye'; did you mean 'yes'?"),
-        ("{and: [yes]}", "conditions.c.and: 'and' wants at least two conditions"),
-        ("{or: yes}", "conditions.c.or: want a list of conditions, got text"),
+        ("{not: ay}", "conditions.c.not: there is no condition 'ay'; did you mean 'aye'?"),
+        ("{and: [aye]}", "conditions.c.and: 'and' wants at least two conditions"),
+        ("{or: aye}", "conditions.c.or: want a list of conditions, got text"),
         (
             "{not: null}",
             "conditions.c.not: want the name of a condition, true, false or a function, got nothing",
         ),
-        ("[yes]", "conditions.c: want the name of a condition, true, false or a function, got a list"),
+        ("[aye]", "conditions.c: want the name of a condition, true, false or a function, got a list"),
         ("5", "conditions.c: want the name of a condition, true, false or a function, got a number"),
         ("{equals: [a]}", "conditions.c.equals: want [VALUE, VALUE], got too few items"),
         ("{equals: a}", "conditions.c.equals: want [VALUE, VALUE], got text"),
         ("{get_param: text}", "conditions.c.get_param: want true or false, got text"),
         (
-            "{and: [yes, {get_param: number}]}",
+            "{and: [aye, {get_param: number}]}",
             "conditions.c.and[1].get_param: want true or false, got a number",
         ),
         ("c", "conditions.c: conditions refer to each other: c -> c"),
@@ -108,9 +108,9 @@ fn if_chooses() {
     gives(&[
         ("{if: [true, a, b]}", json!("a")),
         ("{if: [{equals: [{get_param: which}, long]}, a, b]}", json!("b")),
-        ("{if: [{get_param: on}, {if: [{get_param: off}, 1, 2]}, 3]}", json!(2)),
+        ("{if: [{get_param: 'on'}, {if: [{get_param: 'off'}, 1, 2]}, 3]}", json!(2)),
         // What is not chosen is not looked at.
-        ("{if: [{get_param: on}, a, {get_param: [site, absent]}]}", json!("a")),
+        ("{if: [{get_param: 'on'}, a, {get_param: [site, absent]}]}", json!("a")),
         ("{if: [true, null, b]}", json!(null)),
     ]);
     says(&[
@@ -142,12 +142,12 @@ fn what_makes_a_condition_is_data_elsewhere() {
 #[test]
 fn if_without_a_third_item_leaves_out() {
     gives(&[
-        ("[a, {if: [{get_param: off}, b]}, c]", json!(["a", "c"])),
-        ("[a, {if: [{get_param: on}, b]}, c]", json!(["a", "b", "c"])),
-        ("{a: 1, b: {if: [{get_param: off}, 2]}}", json!({"a": 1})),
-        ("{b: {if: [{get_param: on}, {if: [{get_param: off}, 2]}]}}", json!({})),
-        ("{if: [{get_param: off}, 2]}", json!(null)),
-        ("{list_concat: [[a], {if: [{get_param: off}, [b]]}]}", json!(["a"])),
+        ("[a, {if: [{get_param: 'off'}, b]}, c]", json!(["a", "c"])),
+        ("[a, {if: [{get_param: 'on'}, b]}, c]", json!(["a", "b", "c"])),
+        ("{a: 1, b: {if: [{get_param: 'off'}, 2]}}", json!({"a": 1})),
+        ("{b: {if: [{get_param: 'on'}, {if: [{get_param: 'off'}, 2]}]}}", json!({})),
+        ("{if: [{get_param: 'off'}, 2]}", json!(null)),
+        ("{list_concat: [[a], {if: [{get_param: 'off'}, [b]]}]}", json!(["a"])),
     ]);
 }
 
@@ -294,19 +294,19 @@ resources:
 #[test]
 fn properties_are_looked_at_where_the_condition_holds() {
     let text = "heat_template_version: wallaby
-parameters: {on: {type: boolean}}
-conditions: {on: {get_param: on}}
+parameters: {go: {type: boolean}}
+conditions: {go: {get_param: go}}
 resources:
-  a: {type: OS::Heat::SoftwareConfig, condition: on, properties: {group: ansible}}
-  b: {type: Muster::File, condition: {get_param: on}, properties: {node: web-1, path: x, colour: red}}
+  a: {type: OS::Heat::SoftwareConfig, condition: go, properties: {group: ansible}}
+  b: {type: Muster::File, condition: {get_param: go}, properties: {node: web-1, path: x, colour: red}}
 ";
-    let whole = "  c: {type: OS::Heat::SoftwareDeploymentGroup, condition: on, properties: {servers: {x: web-1}, colour: red}}
+    let whole = "  c: {type: OS::Heat::SoftwareDeploymentGroup, condition: go, properties: {servers: {x: web-1}, colour: red}}
   g: {type: OS::Heat::ResourceGroup, properties: {count: 0, resource_def: {type: Muster::Dummy}}}
 ";
     for text in [text.to_owned(), format!("{text}{whole}")] {
         let template = std::sync::Arc::new(parse("t", &text, &BTreeMap::new()).unwrap());
         let tree = |on: bool| {
-            let parameters = template.bind(&[("on".to_owned(), json!(on))].into()).unwrap();
+            let parameters = template.bind(&[("go".to_owned(), json!(on))].into()).unwrap();
             let (environment, files) = (crate::Environment::default(), BTreeMap::new());
             let tree = crate::Tree::new(template.clone(), parameters.into(), &environment, &files);
             let named = StackNames { name: "web".into(), id: "7".into() };

@@ -428,7 +428,8 @@ fn functions_of_cfn_are_refused_with_what_to_write() {
 fn data_with_keys_like_functions_is_data() {
     gives(&[
         ("{id: x}", json!({"id": "x"})),
-        ("{on: x}", json!({"on": "x"})),
+        ("{on: x}", json!({"true": "x"})),
+        ("{'on': x}", json!({"on": "x"})),
         ("{filters: [a]}", json!({"filters": ["a"]})),
         ("{digits: 5}", json!({"digits": 5})),
         ("{get_attr: subnet, cidr}", json!({"get_attr": "subnet", "cidr": null})),

@@ -164,7 +164,7 @@ fn yaql_call() -> impl Strategy<Value = String> {
 
 fn rendered(value: &str) -> Option<Result<Value, String>> {
     let rest = format!(
-        "conditions: {{c: {{get_param: on}}, b: {{not: c}}}}\nresources: {{r: {{type: Muster::Dummy, condition: b}}}}\noutputs: {{o: {{value: {value}}}}}\n"
+        "conditions: {{c: {{get_param: 'on'}}, b: {{not: c}}}}\nresources: {{r: {{type: Muster::Dummy, condition: b}}}}\noutputs: {{o: {{value: {value}}}}}\n"
     );
     let template = template("wallaby", &rest).ok()?;
     let parameters = bound(&template, &[]).expect("conditions that are right");

@@ -292,7 +292,7 @@ fn what_is_left_out_is_refused_by_name() {
             ("regex('(a)').replace(a, '\\\\2')", "yaql: the regex has no group 2"),
             (
                 "$.data.where(regex('a(').matches($))",
-                "yaql, character 14: the regex 'a(' is not valid: regex parse error:\n    a(\n     ^\nerror: unclosed group",
+                "yaql, character 14: the regex 'a(' is not valid: regex parse error:\\n    a(\\n     ^\\nerror: unclosed group",
             ),
             (
                 "$.data.selct($)",

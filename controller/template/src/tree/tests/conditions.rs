@@ -4,19 +4,19 @@ use serde_json::json;
 
 use super::*;
 
-const NESTED: &str = "parameters: {on: {type: boolean, default: true}, p: {type: string, default: x}}\n\
-    conditions: {off: {not: {get_param: on}}}\n\
+const NESTED: &str = "parameters: {go: {type: boolean, default: true}, p: {type: string, default: x}}\n\
+    conditions: {stop: {not: {get_param: go}}}\n\
     resources:\n  \
-      a: {type: OS::Heat::Value, condition: {get_param: on}, properties: {value: 1}}\n  \
-      b: {type: OS::Heat::Value, properties: {value: {if: [off, none, {get_attr: [a, value]}]}}}\n\
-    outputs: {o: {value: {get_attr: [b, value]}}, a: {condition: off, value: there}}";
+      a: {type: OS::Heat::Value, condition: {get_param: go}, properties: {value: 1}}\n  \
+      b: {type: OS::Heat::Value, properties: {value: {if: [stop, none, {get_attr: [a, value]}]}}}\n\
+    outputs: {o: {value: {get_attr: [b, value]}}, a: {condition: stop, value: there}}";
 
 #[test]
 fn a_condition_decides_what_is_in_a_nested_stack() {
     for (given, names, value, output) in [
         ("{}", "n n/a n/b", json!(1), json!(null)),
-        ("{on: true}", "n n/a n/b", json!(1), json!(null)),
-        ("{on: false}", "n n/b", json!("none"), json!("there")),
+        ("{go: true}", "n n/a n/b", json!(1), json!(null)),
+        ("{go: false}", "n n/b", json!("none"), json!("there")),
     ] {
         let root = format!(
             "resources: {{n: {{type: n.yaml, properties: {given}}}}}\n\
@@ -32,7 +32,7 @@ fn a_condition_decides_what_is_in_a_nested_stack() {
 #[test]
 fn a_condition_that_is_known_later() {
     let root = "resources: {v: {type: OS::Heat::Value, properties: {value: true}}, \
-        n: {type: n.yaml, properties: {on: {get_attr: [v, value]}}}}";
+        n: {type: n.yaml, properties: {go: {get_attr: [v, value]}}}}";
     let tree = grown(root, &[("n.yaml", NESTED)], "{}").unwrap();
     let there: Vec<&str> = (0..tree.len()).map(|index| tree.name(index)).collect();
     assert_eq!(there, ["n", "n/b", "v"]);

@@ -82,6 +82,7 @@ impl View<'_> {
             warnings.extend(said.into_iter().map(shown));
         }
         warnings.extend(self.named_by_none(stack, &tree, policies));
+        warnings.extend(tree.warnings().into_iter().map(shown));
         Ok(Planned { tree, plan, warnings })
     }
 

@@ -160,7 +160,7 @@ impl Template {
         let mut order: Vec<&Condition> = self.conditions.iter().collect();
         order.sort_by_key(|condition| condition.rank);
         for condition in order {
-            if condition.pseudo && parameters.stack.is_none() {
+            if condition.lazy || (condition.pseudo && parameters.stack.is_none()) {
                 continue;
             }
             match self.decide(condition, &parameters) {

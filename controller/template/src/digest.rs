@@ -208,6 +208,11 @@ fn call(out: &mut Vec<u8>, call: &Call, names: &NamesOf<'_>) {
             list(out, b'l', lists, names);
         }
         Call::Pseudo(pseudo) => out.extend_from_slice(&[b'O', u8::from(*pseudo == Pseudo::StackId)]),
+        Call::Absent { message, .. } => {
+            out.push(b'0');
+            out.extend_from_slice(message.as_bytes());
+            out.push(0);
+        }
         Call::Facade(part) => out.extend_from_slice(&[b'f', *part as u8]),
         Call::Repeat { template, for_each, permutations } => {
             out.extend_from_slice(&[b'E', u8::from(*permutations)]);

@@ -93,6 +93,12 @@ pub(crate) enum Call {
     Condition {
         condition: u32,
     },
+    /// A reference to what is not there, where that is an error only if it is used.
+    Absent {
+        /// Empty for a condition.
+        function: &'static str,
+        message: Box<str>,
+    },
     Logic {
         operator: Logic,
         conditions: Box<[Expr]>,
@@ -273,6 +279,7 @@ macro_rules! operands {
             | Call::GetFile { .. }
             | Call::Pseudo(_)
             | Call::Facade(_)
+            | Call::Absent { .. }
             | Call::Condition { .. } => Vec::new(),
             Call::GetParam { path, .. } => $items(1, path),
             Call::GetNode { parts } => $items(0, parts),
@@ -320,6 +327,7 @@ impl Call {
             Call::Yaql { .. } => "yaql",
             Call::If { .. } => "if",
             Call::Condition { .. } => "a condition",
+            Call::Absent { function, .. } => function,
             Call::Logic { operator: Logic::And, .. } => "and",
             Call::Logic { operator: Logic::Not, .. } => "not",
             Call::Logic { operator: Logic::Or, .. } => "or",

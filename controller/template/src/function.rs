@@ -38,8 +38,7 @@ const CFN: [(&str, &str); 16] = [
 /// Looks like a function, and is data of a software config: a structured deployment reads it.
 const GET_INPUT: &str = "get_input";
 
-/// Names that are unlikely as data: only a misspelling of these is an error, and only these are functions
-/// beside other keys.
+/// Names that are unlikely as data: a misspelling of these is warned of, and these beside other keys.
 fn is_telling(name: &str) -> bool {
     name.contains('_')
 }
@@ -56,15 +55,15 @@ pub(crate) fn suggest(name: &str) -> String {
 pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place) -> ExprKind {
     let known = |entry: &Entry| function_list::find(&entry.key).is_some();
     if entries.len() != 1 {
-        // Heat treats all such maps as data. TripleO has braces in place of brackets: {get_attr: subnet,
-        // cidr}.
+        // As in Heat, such a map is data. TripleO has braces in place of brackets: {get_attr: subnet, cidr}.
         let is_bare = |entry: &&Entry| matches!(entry.value.kind, ExprKind::Null);
         let is_data = entries.iter().filter(is_bare).count() + 1 == entries.len();
         let function = entries.iter().find(|entry| is_telling(&entry.key) && known(entry));
-        if let Some(entry) = function.filter(|_| !is_data) {
-            let message = format!("the function '{}' must be the only key of its map", entry.key);
-            reader.error(entry.at, message);
-            return ExprKind::Invalid;
+        if let Some(Entry { key, at, .. }) = function.filter(|_| !is_data) {
+            let message = format!(
+                "'{key}' is a function only where it is the only key of its map; this is data, as in Heat"
+            );
+            reader.warn(*at, message);
         }
         return ExprKind::Map(entries.into());
     }
@@ -73,9 +72,13 @@ pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place)
         return ExprKind::Map(entries.into());
     }
     if !known(&entries[0]) {
-        if let Some(message) = refusal(&entries[0].key) {
-            reader.error(entries[0].at, message);
+        let Entry { key, at, .. } = &entries[0];
+        if let Some(message) = refusal(key) {
+            reader.error(*at, message);
             return ExprKind::Invalid;
+        }
+        if let Some(near) = looks_like_one(key) {
+            reader.warn(*at, format!("'{}' is no function, so this is data, as in Heat{near}", cut(key)));
         }
         return ExprKind::Map(entries.into());
     }
@@ -86,18 +89,17 @@ pub(crate) fn recognise(reader: &mut Reader<'_>, entries: Vec<Entry>, at: Place)
     call.map_or(ExprKind::Invalid, |call| ExprKind::Call(Box::new(call)))
 }
 
-/// The reason why a one-key map is not data. A key near to a function's name is a misspelt function; any
-/// other is data.
+/// The reason why a one-key map is not data: Heat refuses its older functions, too.
 fn refusal(name: &str) -> Option<String> {
-    if let Some((_, instead)) = CFN.iter().find(|(known, _)| *known == name) {
-        return Some(format!("the function '{name}' is not supported; {instead}"));
-    }
-    if name == GET_INPUT {
-        return None;
-    }
+    let cfn = CFN.iter().find(|(known, _)| *known == name);
+    cfn.map(|(_, instead)| format!("the function '{name}' is not supported; {instead}"))
+        .or_else(|| name.starts_with("Fn::").then(|| format!("unknown function '{}'", cut(name))))
+}
+
+/// The suggestion for a key that is near to a function's name, or looks like one; `None` for any other.
+fn looks_like_one(name: &str) -> Option<String> {
     let near = suggest(name);
-    (!near.is_empty() || name.starts_with("get_") || name.starts_with("Fn::"))
-        .then(|| format!("unknown function '{}'{near}", cut(name)))
+    (name != GET_INPUT && (!near.is_empty() || name.starts_with("get_"))).then_some(near)
 }
 
 /// The call; `None` if its arguments are wrong, which has been reported.

@@ -351,6 +351,8 @@ impl Scope<'_> {
                 Ok(Value::String(content.to_string()))
             }
             Call::Pseudo(pseudo) => self.pseudo(at, *pseudo),
+            Call::Absent { function: "", message } => Err(Fault::new(at, &**message)),
+            Call::Absent { function, message } => Err(Fault::new(at, &**message).within_key(function)),
             Call::Condition { .. } => self.holds_call(at, call).map(Value::Bool),
             _ => self.function(at, call).map_err(|fault| fault.within_key(call.name())),
         }
@@ -377,6 +379,7 @@ impl Scope<'_> {
             | Call::GetFile { .. }
             | Call::GetNode { .. }
             | Call::Pseudo(_)
+            | Call::Absent { .. }
             | Call::Condition { .. } => Ok(Value::Null), // not one of these
         }
     }

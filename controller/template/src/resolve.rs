@@ -14,7 +14,7 @@ mod walk;
 use crate::Limits;
 use crate::build::Names;
 use crate::digest::{self, NamesOf};
-use crate::error::{Errors, Path, Place, Sink, cut, suggestion};
+use crate::error::{Error, Errors, Path, Place, Sink, cut, suggestion};
 use crate::library::{TemplateFiles, is_template};
 use crate::parse::{Draft, DraftCondition, DraftResource};
 use crate::template::{Attached, Condition, Resource, Template};
@@ -73,6 +73,8 @@ pub(crate) fn resolve(
         kinds: &kinds,
         declared: &declared,
         branches: 0,
+        lazily: false,
+        warnings: Vec::new(),
         may_ask_nodes: false,
         sets: &sets,
         in_set: false,
@@ -95,6 +97,10 @@ pub(crate) fn resolve(
         pseudo |= resolver.output(output).pseudo;
     }
     let mut errors = resolver.errors;
+    let absent =
+        resolver.warnings.into_iter().map(|(at, path, message)| Error::new(file, at, &path, &message));
+    let room = Limits::ERRORS.saturating_sub(reader.warnings.len());
+    reader.warnings.extend(absent.take(room));
     if let Some(cycle) = cycle::find(uses.len(), |index| &uses[index].certain) {
         report_cycle(&mut errors, &cycle, |index| (resource_names[index], resources[index].at));
     }
@@ -301,14 +307,17 @@ fn finish_conditions(conditions: Vec<DraftCondition>, uses: Vec<Uses>, order: &[
         name: draft.name,
         value: draft.value,
         pseudo: uses.pseudo,
+        lazy: uses.absent,
         rank: 0,
     };
     let mut finished: Vec<Condition> = conditions.into_iter().zip(&uses).map(finish).collect();
     for (rank, &index) in order.iter().enumerate() {
         let needed = &uses[index as usize].conditions;
         let pseudo = needed.iter().any(|needed| finished[*needed as usize].pseudo);
+        let lazy = needed.iter().any(|needed| finished[*needed as usize].lazy);
         let condition = &mut finished[index as usize];
         condition.pseudo |= pseudo;
+        condition.lazy |= lazy;
         condition.rank = rank;
     }
     finished

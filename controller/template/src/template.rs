@@ -154,6 +154,8 @@ pub(crate) struct Condition {
     pub value: Expr,
     /// The condition, or one that it refers to, uses the stack's name or id.
     pub pseudo: bool,
+    /// It names what is not there, or a condition that does: it is decided where it is used.
+    pub lazy: bool,
     /// A condition has a higher rank than those that it refers to.
     pub rank: usize,
 }

@@ -31,10 +31,10 @@ impl Scope<'_> {
 
     pub(super) fn holds_call(&self, at: Place, call: &Call) -> Result<bool, Fault> {
         match call {
-            Call::Condition { condition } => {
-                let holds = self.parameters.condition(*condition).ok_or_else(|| Fault::new(at, NO_STACK))?;
-                holds.map_err(|error| Fault::Elsewhere(Box::new(error)))
-            }
+            Call::Condition { condition } => match self.parameters.condition(*condition) {
+                Some(holds) => holds.map_err(|error| Fault::Elsewhere(Box::new(error))),
+                None => self.undecided(at, *condition),
+            },
             Call::Logic { operator: Logic::Not, conditions } => {
                 let holds = conditions.first().map_or(Ok(false), |condition| self.holds(condition));
                 holds.map(|holds| !holds).map_err(|fault| fault.within_key("not"))
@@ -50,6 +50,18 @@ impl Scope<'_> {
                 Ok(*operator == Logic::And)
             }
             _ => Ok(false), // not one of these
+        }
+    }
+
+    /// The error of a condition without a value: what it names is not there, or is not known yet.
+    fn undecided(&self, at: Place, condition: u32) -> Result<bool, Fault> {
+        match self.template.conditions.get(condition as usize) {
+            Some(condition) if condition.lazy => {
+                let holds =
+                    self.template.holds(&condition.value, self.parameters, &["conditions", &condition.name]);
+                holds.map_err(|error| Fault::Elsewhere(Box::new(error)))
+            }
+            _ => Err(Fault::new(at, NO_STACK)),
         }
     }
 

@@ -9,6 +9,7 @@ use muster_shared::model::Spec;
 
 use super::placement::{self, Placement};
 use super::{Table, finish_conditions, needs, order};
+use crate::Limits;
 use crate::build::Names;
 use crate::check;
 use crate::error::{Path, Place, Sink, cut, suggestion, suggestion_or_all};
@@ -33,6 +34,8 @@ pub(super) struct Uses {
     pub branches: bool,
     pub pseudo: bool,
     pub facade: bool,
+    /// The expression names what is not there.
+    pub absent: bool,
     /// The expression uses a property of a node.
     pub nodes: bool,
     /// Sets of which this one needs the member for the same node.
@@ -77,6 +80,10 @@ pub(super) struct Resolver<'a> {
     pub declared: &'a BTreeMap<u32, BTreeSet<String>>,
     /// Branches of `if` that the walk is in.
     pub branches: usize,
+    /// The walk is where what is not there is an error only if it is used: in a condition or an output.
+    pub lazily: bool,
+    /// What is not there, and need not be: place, path, message.
+    pub warnings: Vec<(Place, String, String)>,
     /// Properties of nodes are allowed: only the content of a resource depends on them.
     pub may_ask_nodes: bool,
     /// Whether each resource has a `for_each`.
@@ -118,7 +125,9 @@ impl Resolver<'_> {
             let mut one = Uses::default();
             let before = self.path.key("conditions");
             self.path.key(&draft.name);
+            self.lazily = true;
             self.expr(&mut draft.value, Position::Condition, &mut one);
+            self.lazily = false;
             self.path.leave(before);
             one.sort();
             uses.push(one);
@@ -254,7 +263,9 @@ impl Resolver<'_> {
             self.path.leave(inner);
         }
         self.path.key("value");
+        self.lazily = true;
         self.expr(&mut output.value, Position::Value, &mut uses);
+        self.lazily = false;
         self.path.leave(before);
         uses
     }
@@ -286,6 +297,16 @@ impl Resolver<'_> {
                 (self.choosing, self.chooses) = (choosing, chooses);
             }
             ExprKind::Call(call) => {
+                if (self.lazily || self.branches > 0)
+                    && let Some((function, message)) = self.absent(call, position)
+                {
+                    if self.warnings.len() < Limits::ERRORS {
+                        self.warnings.push((at, self.path.as_str().to_owned(), message.clone()));
+                    }
+                    uses.absent = true;
+                    **call = Call::Absent { function, message: message.into() };
+                    return;
+                }
                 if let Call::Condition { condition } = &mut **call {
                     if let Some(index) = self.report(at, self.conditions.index(*condition, "condition")) {
                         *condition = index;
@@ -299,6 +320,22 @@ impl Resolver<'_> {
                 self.path.leave(before);
             }
         }
+    }
+
+    /// The error of a call that names what is not there.
+    fn absent(&self, call: &Call, position: Position) -> Option<(&'static str, String)> {
+        let found = match call {
+            Call::GetParam { parameter, .. } => self.parameters.index(*parameter, "parameter"),
+            Call::GetResource { resource } | Call::GetAttr { resource, .. }
+                if position == Position::Value =>
+            {
+                self.resources.index(*resource, "resource")
+            }
+            Call::Condition { condition } => self.conditions.index(*condition, "condition"),
+            _ => return None,
+        };
+        let function = if matches!(call, Call::Condition { .. }) { "" } else { call.name() };
+        found.err().map(|message| (function, message))
     }
 
     /// Records the references of the call itself, and checks that it is allowed here.
@@ -358,6 +395,7 @@ impl Resolver<'_> {
             | Call::Plain { .. }
             | Call::Yaql { .. }
             | Call::Condition { .. }
+            | Call::Absent { .. }
             | Call::Logic { .. } => {}
         }
     }

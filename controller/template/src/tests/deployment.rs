@@ -241,7 +241,6 @@ outputs:
         "resources.b.properties.outputs[0]: unknown key 'kind'",
         "resources.c.properties.configs[0].tool: os-net-config is no tool of a component",
         "resources.d.properties.signal_transport: unknown: 'SMOKE'",
-        "resources.e2.properties.config.b: unknown function 'get_imput'",
         "resources.f.properties.servers.x: ",
         "resources.f.properties.timeout: want a whole number from 1 to 82800",
         "outputs.wrong.value.get_attr: its config declares no output 'results'; did you mean 'result'?",

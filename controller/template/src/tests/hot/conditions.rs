@@ -329,3 +329,40 @@ resources:
         assert!(errors.starts_with("t:5:"), "{errors}");
     }
 }
+
+/// As in Heat, what is not there is an error only where it is used: TripleO's own overcloud has such conditions.
+#[test]
+fn what_nobody_uses_may_name_what_is_not_there() {
+    let rest = "conditions: {bad: {equals: [{get_param: gone}, a]}, worse: {not: bad}, worst: {and: [{get_param: 'off'}, lost]}, good: true}
+resources:
+  a: {type: OS::Heat::Value, properties: {value: {if: [good, 1, {get_attr: [none, x]}]}}}
+outputs:
+  a: {value: {if: [good, 1, {get_param: gone}]}}
+  b: {value: {get_param: gone}}
+  c: {value: {if: [worse, 1, 2]}}
+  d: {value: {get_resource: none}}
+  e: {value: {if: [worst, 1, 2]}}
+";
+    let template = template("wallaby", rest).expect("it is read");
+    assert_eq!(template.warnings.len(), 6, "{:?}", template.warnings);
+    let parameters = bound(&template, &[]).expect("no value is missing");
+    let output = |index| {
+        template.render_output(index, &parameters, &crate::render::Unknown).map_err(|error| error.to_string())
+    };
+    assert_eq!(output(0), Ok(json!(1)));
+    assert_eq!(output(4), Ok(json!(2)), "the first of both decides");
+    for (index, wanted) in [
+        (1, "outputs.b.value.get_param: there is no parameter 'gone'"),
+        (2, "conditions.bad.equals[0].get_param: there is no parameter 'gone'"),
+        (3, "outputs.d.value.get_resource: there is no resource 'none'"),
+    ] {
+        let error = output(index).expect_err(wanted);
+        assert!(error.ends_with(wanted), "{error}");
+    }
+    // Used for a resource, it is an error before anything is made.
+    let used = rest.replace("type: OS::Heat::Value,", "type: OS::Heat::Value, condition: worse,");
+    let template = super::template("wallaby", &used).expect("it is read");
+    let parameters = bound(&template, &[]).expect("no value is missing");
+    let error = template.pruned(&parameters).expect_err("a condition of a resource is used").to_string();
+    assert!(error.contains("conditions.bad.equals[0].get_param: there is no parameter 'gone'"), "{error}");
+}

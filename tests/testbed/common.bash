@@ -43,7 +43,8 @@ started_at() {
   { stat=$(<"/proc/$1/stat"); } 2>/dev/null || return 1
   # shellcheck disable=SC2086 # what follows "PID (NAME)" is meant as words
   set -- ${stat##*) }
-  [ "$1" != Z ] && echo "${20}"
+  # A process whose first thread has ended holds its files as long as another thread lives.
+  { [ "$1" != Z ] || [ "${18}" -gt 1 ]; } && echo "${20}"
 }
 # remember FILE PID
 remember() { local at; at=$(started_at "$2") && echo "$2 $at" >>"$1"; }
@@ -75,6 +76,7 @@ end() {
   fi
   # shellcheck disable=SC2046
   kill -KILL $(living "$1") 2>/dev/null || :
-  for ((i = 0; i < 100; i++)); do living "$1" >/dev/null || break; sleep 0.02; done
+  # A virtual machine gives much memory back, which takes its time on a busy machine.
+  for ((i = 0; i < 1500; i++)); do living "$1" >/dev/null || break; sleep 0.02; done
   rm -f -- "$1"
 }

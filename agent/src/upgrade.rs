@@ -194,7 +194,7 @@ async fn tell(verb: Verb) -> io::Result<()> {
     bus.tell(verb, UNIT, START_WITHIN).await.map(drop).map_err(io::Error::other)
 }
 
-/// What the unit's log ends with, as far as it can be read.
+/// The last lines of the unit's log, as far as they can be read.
 async fn log() -> String {
     let mut journal = Command::new("journalctl");
     journal.args(["-q", "--no-pager", "-o", "cat", "-n", "3", "-t", "muster-agent"]);

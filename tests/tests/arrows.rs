@@ -38,6 +38,21 @@ const SHELL: &[&str] = &[
     "rand",
 ];
 
+/// The crates that answer clients ask the API's router, and nothing else.
+const FACE: &[&str] = &[
+    "rusqlite",
+    "tokio-postgres",
+    "rumqttc",
+    "rustls",
+    "nix",
+    "clap",
+    "config",
+    "rtnetlink",
+    "zbus",
+    "rcgen",
+    "time",
+];
+
 /// Arrows that features add which only the controller's crates want (openidconnect, by rand): cargo's description has the
 /// features of all crates at once. `cargo tree -p muster-engine -i getrandom` finds none.
 const OF_OTHERS: &[(&str, &str)] = &[("rand_core", "getrandom"), ("crypto-common", "getrandom")];
@@ -71,57 +86,9 @@ const TABLE: &[Rule] = &[
     Rule { name: "muster-template", may: &["muster-shared", "muster-intent"], never: SHELL },
     Rule { name: "muster-api", may: &["muster-shared"], never: SHELL },
     Rule { name: "muster-picture", may: &["muster-shared", "muster-api"], never: SHELL },
-    Rule {
-        name: "muster-console",
-        may: &["muster-shared", "muster-api", "muster-picture"],
-        never: &[
-            "rusqlite",
-            "tokio-postgres",
-            "rumqttc",
-            "rustls",
-            "nix",
-            "clap",
-            "config",
-            "rtnetlink",
-            "zbus",
-            "rcgen",
-            "time",
-        ],
-    },
-    Rule {
-        name: "muster-onos-api",
-        may: &["muster-shared", "muster-api"],
-        never: &[
-            "rusqlite",
-            "tokio-postgres",
-            "rumqttc",
-            "rustls",
-            "nix",
-            "clap",
-            "config",
-            "rtnetlink",
-            "zbus",
-            "rcgen",
-            "time",
-        ],
-    },
-    Rule {
-        name: "muster-heat-api",
-        may: &["muster-shared", "muster-api", "muster-template"],
-        never: &[
-            "rusqlite",
-            "tokio-postgres",
-            "rumqttc",
-            "rustls",
-            "nix",
-            "clap",
-            "config",
-            "rtnetlink",
-            "zbus",
-            "rcgen",
-            "time",
-        ],
-    },
+    Rule { name: "muster-console", may: &["muster-shared", "muster-api", "muster-picture"], never: FACE },
+    Rule { name: "muster-onos-api", may: &["muster-shared", "muster-api"], never: FACE },
+    Rule { name: "muster-heat-api", may: &["muster-shared", "muster-api", "muster-template"], never: FACE },
     Rule {
         name: "muster-engine",
         may: &["muster-shared", "muster-intent", "muster-template", "muster-flow", "muster-api"],

@@ -107,7 +107,7 @@ impl OwnProgram {
         let json = serde_json::to_string(&change).expect("texts and numbers are JSON");
         let arguments = [self.program.as_os_str(), "--state-dir".as_ref(), self.state_dir.as_os_str()];
         let verb = ["upgrade".into(), OsString::from(json)];
-        // It waits for the new agent, and perhaps twice for the earlier one.
+        // The change waits for the new agent, and perhaps twice for the earlier one.
         let beyond = 3 * self.within + BACK_TIMEOUT + BESIDES;
         let all = timeout + Duration::from_secs(beyond.into());
         (arguments.into_iter().map(OsString::from).chain(verb).collect(), all)

@@ -8,8 +8,9 @@ use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use muster_api::user::{Role, Scope};
+use muster_front::escaped;
 
-use crate::client::{Problem, escaped};
+use crate::client::Problem;
 use crate::login::{Visitor, address};
 
 /// The pages in the navigation.

@@ -66,7 +66,7 @@ impl Console {
     }
 
     /// The API for whoever has this token, at the other end of a connection.
-    fn api_for(&self, extensions: &Extensions, token: String) -> Client {
+    fn api_for(&self, extensions: &Extensions, token: &str) -> Client {
         Client::new(self.api.clone(), (self.host.peer)(extensions).unwrap_or_default(), token)
     }
 }

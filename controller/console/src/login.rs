@@ -12,11 +12,12 @@ use axum::response::{AppendHeaders, IntoResponse, Redirect, Response};
 use data_encoding::BASE64URL_NOPAD;
 use muster_api::login::LoginView;
 use muster_api::user::{CallerView, Role};
+use muster_front::escaped;
 use muster_shared::user_token::UserToken;
 use serde::Deserialize;
 
 use crate::Console;
-use crate::client::{Client, Problem, escaped};
+use crate::client::{Client, Problem};
 use crate::frame;
 use crate::session::{Activity, Id, LONGEST, Session};
 
@@ -80,7 +81,7 @@ where
         let next =
             if parts.method == Method::GET { address(&uri) } else { uri.path().trim_end_matches("/start") };
         let Some(session) = found else { return Err(to_login(next)) };
-        let api = console.api_for(&parts.extensions, session.token);
+        let api = console.api_for(&parts.extensions, &session.token);
         match api.get::<CallerView>("/v1/caller").await {
             Ok(caller) => Ok(Self { api, caller, form_key: session.form_key, uri, is_part }),
             // The token has expired, or was revoked.
@@ -157,7 +158,7 @@ pub async fn page(
     next: &str,
     error: Option<&str>,
 ) -> Response {
-    let view = console.api_for(extensions, String::new()).get::<LoginView>("/v1/login").await;
+    let view = console.api_for(extensions, "").get::<LoginView>("/v1/login").await;
     frame::login(status, next, error, view.is_ok_and(|view| view.issuer.is_some()))
 }
 
@@ -186,7 +187,7 @@ pub async fn begin(
         )
         .await;
     };
-    let api = console.api_for(&extensions, token.clone());
+    let api = console.api_for(&extensions, &token);
     if let Err(problem) = api.get::<CallerView>("/v1/caller").await {
         return refused(problem.status, &problem.message).await;
     }

@@ -77,7 +77,7 @@ pub async fn begin(
     let Some(redirect_uri) = redirect_uri(&headers) else {
         return page(&console, &extensions, StatusCode::BAD_REQUEST, query.page(), Some(NO_HOST)).await;
     };
-    let api = console.api_for(&extensions, String::new());
+    let api = console.api_for(&extensions, "");
     match api.send::<BrowserLogin>(Method::POST, "/v1/login/browser", &BeginInBrowser { redirect_uri }).await
     {
         Ok(BrowserLogin { address, state, nonce, verifier }) => {
@@ -132,7 +132,7 @@ pub async fn end(
         )
         .await;
     }
-    let api = console.api_for(&extensions, String::new());
+    let api = console.api_for(&extensions, "");
     let asked = LogIn::Browser(BrowserCode { code, nonce, verifier, redirect_uri });
     let LoggedIn { name, token, .. } = match api.send(Method::POST, "/v1/login", &asked).await {
         Ok(done) => done,

@@ -42,13 +42,13 @@ fn shown(visitor: &Visitor, page: Result<crate::frame::Page, Problem>) -> Respon
 /// `web-1/br0` as two segments of a path.
 fn device_path(device: &str) -> String {
     let (node, bridge) = device.split_once('/').unwrap_or((device, ""));
-    crate::client::path(["console", "devices", node, bridge])
+    muster_front::path(["console", "devices", node, bridge])
 }
 
 fn node_link(node: &str) -> Markup {
-    html! { @if !node.is_empty() { a href=(crate::client::path(["console", "nodes", node])) { (node) } } }
+    html! { @if !node.is_empty() { a href=(muster_front::path(["console", "nodes", node])) { (node) } } }
 }
 
 fn stack_link(stack: &str) -> Markup {
-    html! { a href=(crate::client::path(["console", "stacks", stack])) { (stack) } }
+    html! { a href=(muster_front::path(["console", "stacks", stack])) { (stack) } }
 }

@@ -88,7 +88,7 @@ async fn ask(console: &Router, path: &str, cookie: &str, form: Option<&[(&str, &
     if let Some(form) = form {
         request = request.method("POST").header("content-type", "application/x-www-form-urlencoded");
         let pairs: Vec<String> =
-            form.iter().map(|(key, value)| format!("{key}={}", client::escaped(value))).collect();
+            form.iter().map(|(key, value)| format!("{key}={}", muster_front::escaped(value))).collect();
         body = Body::from(pairs.join("&"));
     }
     console.clone().oneshot(request.body(body).unwrap()).await.unwrap()

@@ -1,15 +1,14 @@
-//! Bodies of requests: how many bytes, for how long, and how many at a time. Only a caller who is known may send one.
+//! Bodies of requests: only a caller who is known may send one, and few are worked on at a time.
 //!
-//! Absent: what is in a body (`request.rs`).
+//! Absent: how a body is read (`controller/front/src/body.rs`), and what is in it (`request.rs`).
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody as _};
+use axum::body::Body;
 use axum::http::StatusCode;
+use muster_front::{Bounds, Collected, NotCollected};
 use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use crate::Heat;
@@ -18,78 +17,46 @@ use crate::fault::Fault;
 
 /// Bodies that are worked on at a time; others wait. Each takes several times its bytes of memory.
 pub const BODIES_MAX: usize = 4;
-/// The unit in which room for bodies is counted.
-pub const KIB: usize = 1024;
-/// The time limit of a body.
-const BODY_TIME: Duration = Duration::from_secs(60);
 /// The longest wait for room, or for a place.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A body, and the right to hold it in memory.
 pub struct Held {
-    bytes: Vec<u8>,
-    _room: Option<OwnedSemaphorePermit>,
+    body: Collected,
     _place: OwnedSemaphorePermit,
 }
 
 impl Held {
     /// The body as its type.
     pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Fault> {
-        serde_json::from_slice(&self.bytes)
+        serde_json::from_slice(&self.body.bytes)
             .map_err(|error| Fault::invalid(format!("the request's body is wrong: {error}")))
     }
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.bytes.trim_ascii().is_empty()
+        self.body.bytes.trim_ascii().is_empty()
     }
 }
 
 /// Reads the body of a caller who is known.
 pub async fn read(heat: &Heat, asking: &Asking, body: Body) -> Result<Held, Fault> {
     asking.admit().await?;
-    let came = timeout(BODY_TIME, collect(heat, body)).await;
-    let came = came.map_err(|_elapsed| {
-        Fault::new(StatusCode::REQUEST_TIMEOUT, "the request's body did not arrive within 60 seconds")
-    })?;
-    let (bytes, room) = came?;
-    let place = acquired(&heat.work, 1).await?;
-    Ok(Held { bytes, _room: room, _place: place })
+    let bounds = Bounds { most: heat.host.body_max, patience: PATIENCE };
+    let body = heat.room.collect(body, bounds).await?;
+    let place = timeout(PATIENCE, heat.work.clone().acquire_owned()).await;
+    let place = place.map_err(|_elapsed| NotCollected::NoRoom)?.expect("nobody closes the semaphore");
+    Ok(Held { body, _place: place })
 }
 
-/// Collects a body. The right to hold its bytes grows with it.
-async fn collect(heat: &Heat, mut body: Body) -> Result<(Vec<u8>, Option<OwnedSemaphorePermit>), Fault> {
-    let most = heat.host.body_max;
-    let too_large = || {
-        let message = format!("the request's body is too long: at most {most} bytes are allowed");
-        Fault::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-    };
-    if body.size_hint().lower() > most as u64 {
-        return Err(too_large());
-    }
-    let (mut bytes, mut held, mut held_kib) = (Vec::new(), None::<OwnedSemaphorePermit>, 0);
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let frame =
-            frame.map_err(|error| Fault::invalid(format!("the request's body cannot be read: {error}")))?;
-        let Ok(data) = frame.into_data() else { continue };
-        let size = bytes.len() + data.len();
-        if size > most {
-            return Err(too_large());
+impl From<NotCollected> for Fault {
+    fn from(why: NotCollected) -> Self {
+        let message = why.to_string();
+        match why {
+            NotCollected::TooLong(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, message),
+            NotCollected::Late => Self::new(StatusCode::REQUEST_TIMEOUT, message),
+            NotCollected::Broken(_) => Self::invalid(message),
+            NotCollected::NoRoom => Self::later(message),
         }
-        let more = acquired(&heat.room, size.div_ceil(KIB) - held_kib).await?;
-        held_kib = size.div_ceil(KIB);
-        match &mut held {
-            Some(held) => held.merge(more),
-            None => held = Some(more),
-        }
-        bytes.extend_from_slice(&data);
     }
-    Ok((bytes, held))
-}
-
-async fn acquired(from: &std::sync::Arc<Semaphore>, count: usize) -> Result<OwnedSemaphorePermit, Fault> {
-    let count = u32::try_from(count).map_err(|_| Fault::internal("a body of more than 4 TiB"))?;
-    let permit = timeout(PATIENCE, from.clone().acquire_many_owned(count)).await;
-    let permit = permit.map_err(|_elapsed| Fault::later("too many and too large requests wait already"))?;
-    Ok(permit.expect("the semaphore is never closed"))
 }

@@ -13,6 +13,7 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName};
 use data_encoding::BASE64;
 use muster_api::user::CallerView;
+use muster_front::bearer;
 use muster_shared::user_token::UserToken;
 
 use crate::Heat;
@@ -67,7 +68,11 @@ impl FromRequestParts<Heat> for Asking {
         };
         let project = parts.uri.path().split('/').nth(2).unwrap_or_default().to_owned();
         let base = format!("{}://{authority}/v1/{project}", scheme(parts));
-        Ok(Self { api: Client::new(heat.api.clone(), peer, token), base, project })
+        Ok(Self {
+            api: Client::new(heat.api.clone(), peer, token.as_deref().and_then(bearer)),
+            base,
+            project,
+        })
     }
 }
 

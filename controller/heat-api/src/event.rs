@@ -6,10 +6,10 @@ use axum::Json;
 use axum::extract::Path;
 use muster_api::resource::ResourceView;
 use muster_api::stack::EventRow;
+use muster_front::path;
 use serde_json::{Value, json};
 
 use crate::caller::Asking;
-use crate::client::path;
 use crate::fault::{Fault, cut};
 use crate::id::Id;
 use crate::nested;

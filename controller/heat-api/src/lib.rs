@@ -40,6 +40,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::Extensions;
 use axum::routing::{any, get, patch, post};
+use muster_front::Room;
 use tokio::sync::Semaphore;
 
 pub use caller::Scheme;
@@ -70,15 +71,15 @@ struct Heat {
     host: Host,
     /// Bodies that are worked on at a time.
     work: Arc<Semaphore>,
-    /// KiB of bodies that may still arrive.
-    room: Arc<Semaphore>,
+    /// Memory for bodies that may still arrive.
+    room: Room,
 }
 
 /// Heat's API in front of Muster's.
 pub fn router(api: Router, host: Host) -> Router {
-    let room = body::BODIES_MAX * host.body_max.div_ceil(body::KIB);
+    let room = Room::new(body::BODIES_MAX * host.body_max);
     let work = Arc::new(Semaphore::new(body::BODIES_MAX));
-    let heat = Heat { api, host, work, room: Arc::new(Semaphore::new(room)) };
+    let heat = Heat { api, host, work, room };
     let lookup = || any(place::redirect);
     Router::new()
         .route("/", get(service::versions))

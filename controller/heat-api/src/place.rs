@@ -7,11 +7,12 @@ use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use muster_api::resource::ResourceView;
 use muster_api::stack::{StackRow, StackView};
+use muster_front::path;
 use serde_json::{Value, json};
 
 use crate::Heat;
 use crate::caller::Asking;
-use crate::client::{Client, path};
+use crate::client::Client;
 use crate::fault::Fault;
 use crate::id::Id;
 use crate::nested;

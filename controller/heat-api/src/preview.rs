@@ -8,10 +8,11 @@ use axum::extract::{Path, State};
 use axum::http::Method;
 use muster_api::preview::{PreviewRow, PreviewView};
 use muster_api::stack::StackView;
+use muster_front::escaped;
 use serde_json::{Value, json};
 
 use crate::caller::Asking;
-use crate::client::{TEMPLATE, escaped};
+use crate::client::TEMPLATE;
 use crate::fault::Fault;
 use crate::nested;
 use crate::place::{self, Names, Place};

@@ -10,11 +10,11 @@ use axum::extract::{Path, State};
 use axum::http::Method;
 use muster_api::resource::{ClearHook, ResourceView, Signalled};
 use muster_api::stack::{EventRow, TemplateView};
+use muster_front::path;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::caller::Asking;
-use crate::client::path;
 use crate::fault::{Fault, cut};
 use crate::nested::{self, Item};
 use crate::place::{self, Names, Place};

@@ -12,10 +12,10 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use muster_api::resource::ResourceView;
 use muster_api::stack::{Begun, OutputView, StackRow, StackView, TemplateView};
+use muster_front::escaped;
 use serde_json::{Value, json};
 
 use crate::caller::Asking;
-use crate::client::escaped;
 use crate::contents;
 use crate::fault::Fault;
 use crate::nested;

@@ -75,7 +75,7 @@ pub fn created<const N: usize>(segments: [&str; N]) -> Response {
     response
 }
 
-/// A text for a path or a query.
-pub fn escaped(text: &str) -> String {
+/// A segment of a path of ONOS's.
+fn escaped(text: &str) -> String {
     utf8_percent_encode(text, IN_PATH).to_string()
 }

@@ -1,31 +1,30 @@
-//! Asks the API's router in a user's name, in this process. Decides how somebody shows a token: as ONOS's scripts do, it is
+//! Whoever asks, and the API in their name. Decides how somebody shows a token: as ONOS's scripts do, it is
 //! the password of HTTP's basic authentication.
 //!
-//! Absent: whose token counts and what they may do (`controller/src/api/caller.rs`).
+//! Absent: whose token counts and what they may do (`controller/src/api/caller.rs`), and how the router is asked
+//! (`controller/front/src/client.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::{Body, to_bytes};
+use axum::body::Body;
 use axum::extract::FromRequestParts;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, ORIGIN, RETRY_AFTER};
+use axum::http::header::{AUTHORIZATION, ORIGIN};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap, HeaderValue, Method, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use data_encoding::BASE64;
-use http_body_util::BodyExt as _;
-use muster_api::error::Refused as ApiRefused;
 use muster_api::flow::{DeviceView, FlowView};
 use muster_api::intent::TopologyView;
+use muster_front::{Client, Collected, Failure, NotCollected, bearer, escaped};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
-use tokio::time::{sleep, timeout};
-use tower::ServiceExt as _;
+use tokio::time::sleep;
 
-use crate::answer::{Answer, Refused, escaped};
+use crate::answer::{Answer, Refused};
 use crate::document::shown;
 use crate::network::{Bridge, Network, NoBridge};
-use crate::{BODY_MAX, BODY_TIME, KIB, Onos};
+use crate::{BODY, Onos};
 
 /// The most bytes of an answer of the API, and of all that one answer of ONOS's is made of: a hundred thousand rules.
 pub const ANSWER_MAX: usize = 64 << 20;
@@ -33,9 +32,7 @@ pub const ANSWER_MAX: usize = 64 << 20;
 /// Somebody who asks, and the API for them.
 pub struct Visitor {
     onos: Onos,
-    peer: Extensions,
-    /// What goes on to the API.
-    authorization: Option<HeaderValue>,
+    api: Client,
 }
 
 impl FromRequestParts<Onos> for Visitor {
@@ -50,7 +47,8 @@ impl FromRequestParts<Onos> for Visitor {
         }
         let authorization = parts.headers.get(AUTHORIZATION).and_then(shown_token);
         let peer = (onos.host.peer)(&parts.extensions).unwrap_or_default();
-        Ok(Self { onos: onos.clone(), peer, authorization })
+        let api = Client::new(onos.api.clone(), peer, authorization, ANSWER_MAX);
+        Ok(Self { onos: onos.clone(), api })
     }
 }
 
@@ -68,83 +66,27 @@ fn shown_token(header: &HeaderValue) -> Option<HeaderValue> {
     }
     let plain = String::from_utf8(BASE64.decode(coded.trim().as_bytes()).ok()?).ok()?;
     let (_, password) = plain.split_once(':')?;
-    let mut bearer = HeaderValue::from_str(&format!("Bearer {password}")).ok()?;
-    bearer.set_sensitive(true);
-    Some(bearer)
+    bearer(password)
 }
 
 impl Visitor {
     /// What is at a path of the API.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Answer<T> {
-        parsed(&self.ask(Method::GET, path, Body::empty()).await?)
+        Ok(self.api.get(path).await?)
     }
 
     /// Asks for a change.
     pub async fn send<T: DeserializeOwned>(&self, method: Method, path: &str, body: &Value) -> Answer<T> {
-        parsed(&self.ask(method, path, Body::from(body.to_string())).await?)
-    }
-
-    async fn ask(&self, method: Method, path: &str, body: Body) -> Answer<Vec<u8>> {
-        let mut request =
-            Request::builder().method(method).uri(path).header(CONTENT_TYPE, "application/json");
-        if let Some(authorization) = &self.authorization {
-            request = request.header(AUTHORIZATION, authorization);
-        }
-        let mut request = request.body(body).map_err(|error| internal(error.to_string()))?;
-        request.extensions_mut().extend(self.peer.clone());
-        let answer = match self.onos.api.clone().oneshot(request).await {
-            Ok(answer) => answer,
-            Err(never) => match never {},
-        };
-        let (status, retry_after) = (answer.status(), answer.headers().get(RETRY_AFTER).cloned());
-        let bytes = to_bytes(answer.into_body(), ANSWER_MAX).await.map_err(|_| too_much())?;
-        if status.is_success() {
-            return Ok(bytes.into());
-        }
-        let Ok(ApiRefused { error }) = serde_json::from_slice::<ApiRefused>(&bytes) else {
-            return Err(Refused { retry_after, ..Refused::new(status, String::from_utf8_lossy(&bytes)) });
-        };
-        let text = |error: &Value, key: &str| error[key].as_str().unwrap_or_default().to_owned();
-        let errors = error.errors.iter().map(|error| (text(error, "path"), text(error, "message"))).collect();
-        Err(Refused { status, message: error.message, errors, retry_after })
+        Ok(self.api.send(method, path, body).await?)
     }
 
     /// The document in a body, and the right to hold it. Who asks must be let in before any of it is kept, and a slow body
     /// holds what it has sent alone.
     pub async fn document(&self, body: Body) -> Answer<(Value, Option<OwnedSemaphorePermit>)> {
         let _who: Value = self.get("/v1/caller").await?;
-        let late = |_elapsed| Refused::bad("the request's body did not arrive in time");
-        let (bytes, room) = timeout(BODY_TIME, self.collect(body)).await.map_err(late)??;
+        let Collected { bytes, room } = self.onos.room.collect(body, BODY).await?;
         let value = serde_json::from_slice(&bytes);
         Ok((value.map_err(|error| Refused::bad(format!("the document is no JSON: {error}")))?, room))
-    }
-
-    async fn collect(&self, mut body: Body) -> Answer<(Vec<u8>, Option<OwnedSemaphorePermit>)> {
-        let unreadable = |why: String| {
-            Refused::bad(format!(
-                "the request's body cannot be read: {why}; at most {BODY_MAX} bytes are allowed"
-            ))
-        };
-        let (mut bytes, mut room): (Vec<u8>, Option<OwnedSemaphorePermit>) = (Vec::new(), None);
-        while let Some(frame) = body.frame().await {
-            let Ok(data) = frame.map_err(|error| unreadable(error.to_string()))?.into_data() else {
-                continue;
-            };
-            let size = bytes.len() + data.len();
-            if size > BODY_MAX {
-                return Err(unreadable("it is too long".to_owned()));
-            }
-            let held = room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-            let more = u32::try_from(size.div_ceil(KIB).saturating_sub(held)).unwrap_or(u32::MAX);
-            let more = Arc::clone(&self.onos.room).acquire_many_owned(more).await;
-            let more = more.map_err(|_closed| internal("the room for bodies is closed"))?;
-            match &mut room {
-                Some(room) => room.merge(more),
-                None => room = Some(more),
-            }
-            bytes.extend_from_slice(&data);
-        }
-        Ok((bytes, room))
     }
 
     /// Held while a meter gets a number.
@@ -231,13 +173,29 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// The most rules of one answer about all devices: each is a kilobyte or two in memory.
 const RULES_MAX: u64 = 200_000;
 
-fn parsed<T: DeserializeOwned>(bytes: &[u8]) -> Answer<T> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| internal(format!("the API's answer is not understood: {error}")))
+impl From<Failure> for Refused {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::TooMuch => too_much(),
+            Failure::Internal(why) => Self::new(StatusCode::INTERNAL_SERVER_ERROR, why),
+            Failure::Refused(refused) => {
+                let text = |error: &Value, key: &str| error[key].as_str().unwrap_or_default().to_owned();
+                let errors = refused
+                    .errors
+                    .iter()
+                    .map(|error| (text(error, "path"), text(error, "message")))
+                    .collect();
+                let muster_front::Refused { status, message, retry_after, .. } = refused;
+                Self { status, message, errors, retry_after }
+            }
+        }
+    }
 }
 
-fn internal(why: impl Into<String>) -> Refused {
-    Refused::new(StatusCode::INTERNAL_SERVER_ERROR, why)
+impl From<NotCollected> for Refused {
+    fn from(why: NotCollected) -> Self {
+        Self::bad(why.to_string())
+    }
 }
 
 fn too_much() -> Refused {

@@ -37,19 +37,18 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::http::{Extensions, StatusCode};
 use axum::routing::get;
-use tokio::sync::{Mutex, Semaphore};
+use muster_front::{Bounds, Room};
+use tokio::sync::Mutex;
 
 use answer::Refused;
 use rest::{devices, flows, groups, hosts, intents, links, meters, paths, statistics, topology};
 
 /// The most bytes of a document: some twenty thousand rules. A flow file may be larger.
 const BODY_MAX: usize = 16 << 20;
-/// The unit in which room for bodies is counted.
-const KIB: usize = 1024;
 /// Bytes of all bodies together: each takes several times that as values.
 const ROOM: usize = 4 * BODY_MAX;
-/// The time limit of a body.
-const BODY_TIME: Duration = Duration::from_secs(60);
+/// The limits of one.
+const BODY: Bounds = Bounds { most: BODY_MAX, patience: Duration::from_secs(30) };
 
 /// What this needs of whoever serves it.
 #[derive(Clone, Copy)]
@@ -63,15 +62,15 @@ pub struct Host {
 struct Onos {
     api: Router,
     host: Host,
-    /// KiB of bodies that may still arrive.
-    room: Arc<Semaphore>,
+    /// Memory for bodies that may still arrive.
+    room: Room,
     /// Held while a meter gets a number: two at once would get the same one.
     numbering: Arc<Mutex<()>>,
 }
 
 /// ONOS's REST, which asks this router.
 pub fn router(api: Router, host: Host) -> Router {
-    let onos = Onos { api, host, room: Arc::new(Semaphore::new(ROOM / KIB)), numbering: Arc::default() };
+    let onos = Onos { api, host, room: Room::new(ROOM), numbering: Arc::default() };
     let routes = Router::new()
         .route("/devices", get(devices::list))
         .route("/devices/ports", get(devices::all_ports))

@@ -157,8 +157,8 @@ struct Api {
     pki: Arc<Pki>,
     config: Arc<ApiConfig>,
     bodies: Arc<Semaphore>,
-    /// KiB of bodies that may still arrive.
-    room: Arc<Semaphore>,
+    /// Memory for bodies that may still arrive.
+    room: muster_front::Room,
     reads: Arc<Semaphore>,
     /// The longest wait for a read, or for room.
     patience: Duration,
@@ -184,7 +184,7 @@ impl Api {
         stopped: watch::Receiver<()>,
     ) -> Self {
         let bodies = Arc::new(Semaphore::new(BODIES_MAX));
-        let room = Arc::new(Semaphore::new(BODIES_MAX * config.body_max.div_ceil(source::KIB)));
+        let room = muster_front::Room::new(BODIES_MAX * config.body_max);
         let (reads, patience) = (Arc::new(Semaphore::new(READS_MAX)), STALL_MAX);
         let since = OffsetDateTime::now_utc();
         let logins = Arc::new(Logins::new(config.oidc.clone(), config.session));

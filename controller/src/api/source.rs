@@ -1,17 +1,16 @@
 //! Bodies: read within bounds, parsed off the runtime's threads, templates included. The longest timeout of an
 //! operation is here.
 //!
-//! Absent: what an update keeps of the stack's present source (`existing.rs`), and whether the operation is accepted
-//! (`controller/engine/src/acceptance.rs`).
+//! Absent: how a body is read (`controller/front/src/body.rs`), what an update keeps of the stack's present source
+//! (`existing.rs`), and whether the operation is accepted (`controller/engine/src/acceptance.rs`).
 
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody as _, to_bytes};
+use axum::body::{Body, to_bytes};
 use muster_api::stack::{self, CreateStack, EnvironmentFile, UpdateStack};
 use muster_engine::{EnvironmentText, Options, Refusal, Signal, Source, SourceText};
 use muster_flow::{FlowOp, FlowWrite};
+use muster_front::{Bounds, NotCollected};
 use muster_intent::manager::Wish;
 use muster_shared::StackName;
 use muster_shared::model::flow::{FlowId, Packed};
@@ -27,10 +26,8 @@ use super::{Api, blocking};
 use crate::driver::Room;
 use crate::store::Reader;
 
-/// The time limit of a body.
+/// The time limit of a signal.
 const BODY_TIME: Duration = Duration::from_secs(60);
-/// The unit in which room for bodies is counted.
-pub const KIB: usize = 1024;
 /// The most bytes of a signal: the engine's limit, and the overhead of JSON.
 const SIGNAL_MAX: usize = 128 * 1024;
 /// A year: a longer time is a typing error.
@@ -56,45 +53,22 @@ impl Held {
 
 /// Reads a body. Only one that is there takes a place of those that are parsed.
 pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
-    let came = timeout(BODY_TIME, collect(api, body)).await;
-    let came = came.map_err(|_elapsed| ApiError::invalid("the request's body did not arrive in time"))?;
-    let (bytes, room) = came?;
+    let bounds = Bounds { most: api.config.body_max, patience: api.patience };
+    let body = api.room.collect(body, bounds).await.map_err(|why| not_read(&why))?;
     let permit = timeout(api.patience, api.bodies.clone().acquire_owned()).await;
-    let permit = permit.map_err(|_elapsed| no_room())?.expect("the semaphore is never closed");
+    let permit =
+        permit.map_err(|_elapsed| not_read(&NotCollected::NoRoom))?.expect("nobody closes the semaphore");
     let (template_max, flow_rules_max) = (api.config.template_max, api.config.flow_rules_max);
-    Ok(Held { bytes, template_max, flow_rules_max, room, _permit: permit })
+    Ok(Held { bytes: body.bytes, template_max, flow_rules_max, room: body.room, _permit: permit })
 }
 
-/// Collects a body. The right to hold its bytes grows with it.
-async fn collect(api: &Api, mut body: Body) -> Result<(Vec<u8>, Room), ApiError> {
-    let most = api.config.body_max;
-    let unreadable = |why: String| {
-        ApiError::invalid(format!(
-            "the request's body cannot be read: {why}; at most {most} bytes are allowed (limits.api_body)"
-        ))
-    };
-    let (mut bytes, mut held, mut held_kib) = (Vec::new(), Room::None, 0);
-    while let Some(frame) = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
-        let Ok(data) = frame.map_err(|error| unreadable(error.to_string()))?.into_data() else { continue };
-        let size = bytes.len() + data.len();
-        if size > most {
-            return Err(unreadable("it is too long".into()));
-        }
-        let more = (size.div_ceil(KIB) - held_kib) as u32;
-        let more = timeout(api.patience, api.room.clone().acquire_many_owned(more)).await;
-        let more = more.map_err(|_elapsed| no_room())?.expect("the semaphore is never closed");
-        held_kib = size.div_ceil(KIB);
-        match &mut held {
-            Some(held) => held.merge(more),
-            None => held = Some(more),
-        }
-        bytes.extend_from_slice(&data);
+fn not_read(why: &NotCollected) -> ApiError {
+    let message = why.to_string();
+    match why {
+        NotCollected::NoRoom => ApiError::later(message),
+        NotCollected::TooLong(_) => ApiError::invalid(format!("{message} (limits.api_body)")),
+        NotCollected::Late | NotCollected::Broken(_) => ApiError::invalid(message),
     }
-    Ok((bytes, held))
-}
-
-fn no_room() -> ApiError {
-    ApiError::later("the controller is overloaded: too many and too large requests wait already")
 }
 
 /// A signal: a body with its own bound, which may be absent.

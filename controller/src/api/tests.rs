@@ -501,19 +501,19 @@ async fn requests_that_wait_for_the_driver_are_bounded() {
         patience: Duration::from_millis(100),
         ..Api::new(config(), driver, world.reader(), Arc::clone(&world.pki), stopped)
     };
-    let (socket, room) = (socket(path.clone()), Arc::clone(&api.room));
+    let (socket, room) = (socket(path.clone()), api.room.clone());
     let served = socket.serve(SiteName::default(), |_| router(api)).unwrap();
     let text = format!("{EMPTY}# {}", "x".repeat(8 * 1024));
     let body = json!({"name": "web", "template": {"name": "t.yaml", "text": text}}).to_string();
-    let takes = body.len().div_ceil(source::KIB);
+    let takes = body.len().next_multiple_of(1024);
     let mut waiting = Vec::new();
-    for _ in 0..room.available_permits() / takes {
+    for _ in 0..room.free() / takes {
         let mut stream = UnixStream::connect(&path).await.unwrap();
         let head = format!("POST /v1/stacks HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", body.len());
         stream.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
         waiting.push(stream);
     }
-    while room.available_permits() >= takes {
+    while room.free() >= takes {
         tokio::task::yield_now().await;
     }
     let (head, answer) = exchange(&path, "POST /v1/stacks", "", &body).await;

@@ -4,10 +4,11 @@ use axum::extract::Query;
 use axum::response::Response;
 use maud::html;
 use muster_api::site::AuditRow;
+use muster_front::escaped;
 use serde::Deserialize;
 
 use super::{NEWEST, ROWS};
-use crate::client::{Problem, escaped};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, more, table, text, when};
 use crate::login::Visitor;
 

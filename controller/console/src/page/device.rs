@@ -4,11 +4,12 @@ use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
 use muster_api::flow::{DeviceView, FlowView};
+use muster_front::{escaped, path};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ROWS, node_link};
-use crate::client::{Problem, escaped, path};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, list, more, table, text};
 use crate::login::Visitor;
 

@@ -4,10 +4,11 @@ use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::html;
 use muster_api::stack::EventRow;
+use muster_front::path;
 use serde::Deserialize;
 
 use super::{NEWEST, ROWS, stack_link};
-use crate::client::{Problem, path};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, more, table, text, when};
 use crate::login::Visitor;
 

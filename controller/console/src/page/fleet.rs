@@ -7,10 +7,11 @@ use axum::response::Response;
 use maud::{Markup, html};
 use muster_api::node::{FleetCounts, NodeView};
 use muster_api::site::StatusView;
+use muster_front::escaped;
 use serde::Deserialize;
 
 use super::{ROWS, charts, node_link};
-use crate::client::{Problem, escaped};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, cut, list, more, table, text, when};
 use crate::login::Visitor;
 

@@ -4,11 +4,12 @@ use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::html;
 use muster_api::intent::{IntentRow, IntentRule, IntentView, Reroute, TopologyView};
+use muster_front::{escaped, path};
 use muster_picture::network::Picture;
 use serde::Deserialize;
 
 use super::{ROWS, device_path};
-use crate::client::{Problem, escaped, path};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, link, list, more, picture, table, text};
 use crate::login::Visitor;
 

@@ -7,12 +7,13 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use muster_api::intent::TopologyView;
 use muster_api::node::{DiskView, DriftView, LinkFactsView, Maintenance, NodeResourceView, NodeView};
+use muster_front::{escaped, path};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::{node_picture, stack_link};
-use crate::client::{Problem, escaped, path};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, cut, list, picture, table, text, when};
 use crate::login::Visitor;
 

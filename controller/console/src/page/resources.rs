@@ -4,11 +4,12 @@ use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::html;
 use muster_api::resource::ResourceView;
+use muster_front::{escaped, path};
 use muster_picture::words::phase_since;
 use serde::Deserialize;
 
 use super::{ROWS, node_link, stack_link};
-use crate::client::{Problem, escaped, path};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, more, some, table, text};
 use crate::login::Visitor;
 

@@ -3,10 +3,11 @@
 use axum::response::Response;
 use maud::html;
 use muster_api::stack::{StackRow, StackView};
+use muster_front::path;
 
 use super::stack::rollout_of;
 use super::stack_link;
-use crate::client::{Problem, path};
+use crate::client::Problem;
 use crate::frame::{Page, Section};
 use crate::login::Visitor;
 

@@ -7,6 +7,7 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use muster_api::resource::{GraphNodeView, GraphView, ResourceView};
 use muster_api::stack::{FailureView, OutputView, RolloutAction, RolloutView, StackView, SteerRollout};
+use muster_front::path;
 use muster_picture::stack::Picture;
 use muster_picture::words::phase_since;
 use serde::Deserialize;
@@ -14,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::stacks::progress;
 use super::{ROWS, node_link};
-use crate::client::{Problem, path};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, cut, list, picture, some, table, text, when};
 use crate::login::Visitor;
 

@@ -4,10 +4,11 @@ use axum::extract::Query;
 use axum::response::Response;
 use maud::{Markup, html};
 use muster_api::stack::{ProgressView, StackRow};
+use muster_front::escaped;
 use serde::Deserialize;
 
 use super::{ROWS, stack_link};
-use crate::client::{Problem, escaped};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, more, table, text, when};
 use crate::login::Visitor;
 

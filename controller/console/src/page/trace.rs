@@ -5,11 +5,12 @@ use axum::response::Response;
 use maud::{Markup, html};
 use muster_api::intent::{IntentWay, LinkEnds, Point, TopologyView};
 use muster_api::trace::{IntentProof, TraceEnd, TraceHop, TraceRule, TraceView, Verdict};
+use muster_front::{escaped, path};
 use muster_picture::network::{Picture, point};
 use serde::Deserialize;
 
 use super::device_path;
-use crate::client::{Problem, escaped, path};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, errors, link, picture, table, text};
 use crate::login::Visitor;
 

@@ -9,11 +9,12 @@ use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use muster_api::preview::{PreviewRow, PreviewView};
 use muster_api::stack::{Begun, TemplateFile, TemplateView, UpdateStack};
+use muster_front::path;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ROWS, node_link, stack_link};
-use crate::client::{Problem, path};
+use crate::client::Problem;
 use crate::frame::{Page, Section, badge, cut, errors, mark, table, text};
 use crate::login::Visitor;
 

@@ -11,11 +11,12 @@ use axum::extract::rejection::QueryRejection;
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use muster_api::flow::{FlowView, FlowsBegun};
+use muster_front::escaped;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Named, named};
-use crate::answer::{Answer, Refused, created, escaped};
+use crate::answer::{Answer, Refused, created};
 use crate::application::{self, Application};
 use crate::client::Visitor;
 use crate::document::Part;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use axum::Json;
 use muster_api::flow::StatsView;
+use muster_front::escaped;
 use serde_json::{Value, json};
 
 use super::{Named, named};
-use crate::answer::{Answer, Refused, escaped};
+use crate::answer::{Answer, Refused};
 use crate::client::Visitor;
 use crate::document::Part;
 use crate::network::Bridge;

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # The direct link and Mosquitto, one after the other, with the same agents and jobs in the same namespace: all agents connect,
 # one file for each is created and updated, all connections are dropped at once. Durable commits on both. The last line has the
-# ratios: of jobs and connects per second more is better for the direct link, of the storm less.
+# ratios: of jobs and connects per second more is better for the direct link, of the storm less. Agents come from 16 addresses, for
+# one address may only be let in so fast, and servers have one each.
 # Needs root, mosquitto and openssl. Usage: tests/bench/links.sh RELEASE-DIRECTORY DIRECTORY [AGENTS]
 set -euo pipefail
 release=$1 dir=$2 agents=${3:-2000}
@@ -9,20 +10,22 @@ here=$(dirname -- "$(readlink -f -- "$0")")
 # shellcheck source=tests/bench/common.bash
 . "$here/common.bash"
 example=$here/../../examples/mosquitto
-patience=600
+patience=600 addresses=16
 open_files "$agents"
 
 says() { grep -q "$1" "$dir/agents.log"; }
 has_broker() { muster status -o json | grep -q '"link_problem": *null'; }
 link_controller() {
-  controller 127.0.0.1:9883 "$dir/$link"
+  local listen=0.0.0.0:8883
+  [ "$link" = direct ] || listen=127.0.0.1:9883
+  controller "$listen" "$dir/$link"
   controller_answers
 }
 
 # Mosquitto as docs/brokers.md sets it up, for the site that the controller has made.
 mosquitto_starts() {
   local place=$dir/mosquitto
-  sh "$example/certificates.sh" "$place" 127.0.0.1
+  sh "$example/certificates.sh" "$place" 127.0.0.1 "${hosts[@]}"
   cp "$dir/$link/pki/ca.crt" "$place/site-ca.crt"
   sed "s/SITE/$(<"$dir/$link/pki/site")/" "$example/acl" >"$place/acl"
   mosquitto_passwd -b -c "$place/passwords" join@muster bench
@@ -41,6 +44,12 @@ mosquitto_starts() {
 }
 
 make_namespace links
+make_addresses "$addresses"
+hosts=() connect=()
+for n in $(seq "$addresses"); do
+  hosts+=("127.$n.0.1")
+  connect+=(--connect "mqtts://127.$n.0.1:8883")
+done
 cat >"$dir/links.yaml" <<END
 heat_template_version: 2018-08-31
 parameters:
@@ -51,6 +60,7 @@ resources:
     for_each: {nodes: role=web}
     properties: {path: /etc/motd, content: {get_param: word}}
 END
+printf '[controller]\naddresses = ["127.0.0.1:8883"]\n' >"$dir/controller.toml"
 for link in direct mosquitto; do
   link_controller
   if [ "$link" = mosquitto ]; then
@@ -60,7 +70,7 @@ for link in direct mosquitto; do
     eventually 'the controller has its broker' has_broker
   fi
   token=$(muster node token --uses "$agents" --name 'fleet-*' --label role=web)
-  "${inside[@]}" "$release/muster-sim" fleet --agents "$agents" --token "$token" --jobs $((2 * agents)) --storm \
+  "${inside[@]}" "$release/muster-sim" fleet --agents "$agents" --token "$token" "${connect[@]}" --jobs $((2 * agents)) --storm \
     --controller-pid "$controller_pid" >"$dir/$link.json" 2>"$dir/agents.log" &
   needed=$!
   pids=("$needed" "${pids[@]}")

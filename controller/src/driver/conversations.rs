@@ -23,7 +23,11 @@ const LEDGER_WITHIN: Duration = Duration::from_secs(60);
 
 /// The connected nodes.
 #[derive(Debug, Default)]
-pub(super) struct Conversations(BTreeMap<NodeId, Node>);
+pub(super) struct Conversations {
+    nodes: BTreeMap<NodeId, Node>,
+    /// No node is late before this: kept, for every turn asks, and a site may have 100,000 nodes. `None`: none is awaited.
+    first_late: Option<MonoTime>,
+}
 
 #[derive(Debug)]
 struct Node {
@@ -65,26 +69,28 @@ pub(super) enum Resumed {
 impl Conversations {
     /// The link may tell of two connections of a node in any order: the higher number is the newer one.
     pub(super) fn connected(&mut self, node: NodeId, connection: u64) {
-        if self.0.get(&node).is_some_and(|it| it.connection > connection) {
+        if self.nodes.get(&node).is_some_and(|it| it.connection > connection) {
             return;
         }
-        self.0.insert(node, Node { connection, talk: Talk::New });
+        self.nodes.insert(node, Node { connection, talk: Talk::New });
     }
 
     pub(super) fn disconnected(&mut self, node: &NodeId, connection: u64) {
-        if self.0.get(node).is_some_and(|it| it.connection == connection) {
-            self.0.remove(node);
+        if self.nodes.get(node).is_some_and(|it| it.connection == connection) {
+            self.nodes.remove(node);
         }
     }
 
     pub(super) fn ended(&mut self, node: &NodeId) {
-        self.0.remove(node);
+        self.nodes.remove(node);
     }
 
     /// Takes a message. Returns whether the engine receives it. With `deaf` the engine receives nothing, and
     /// the node sends it again later.
     pub(super) fn says(&mut self, node: &NodeId, connection: u64, message: &Up, deaf: bool) -> bool {
-        let Some(it) = self.0.get_mut(node).filter(|it| it.connection == connection) else { return !deaf };
+        let Some(it) = self.nodes.get_mut(node).filter(|it| it.connection == connection) else {
+            return !deaf;
+        };
         match (&mut it.talk, message) {
             (Talk::New, Up::Hello(hello)) if deaf => it.talk = Talk::Unheard(hello.clone()),
             (Talk::New, Up::Hello(hello)) => {
@@ -103,7 +109,7 @@ impl Conversations {
     /// A message leaves for the node.
     pub(super) fn told(&mut self, node: &NodeId, message: &Down) {
         if let Down::Welcome(welcome) = message
-            && let Some(Node { talk: Talk::Open { owes_ledger, .. }, .. }) = self.0.get_mut(node)
+            && let Some(Node { talk: Talk::Open { owes_ledger, .. }, .. }) = self.nodes.get_mut(node)
         {
             *owes_ledger = welcome.want_ledger;
         }
@@ -111,32 +117,47 @@ impl Conversations {
 
     /// The engine was built again.
     pub(super) fn resume(&mut self, now: MonoTime) -> Vec<Resumed> {
-        let resumed = self.0.iter_mut().map(|(node, it)| it.resume(node, now)).collect();
-        self.0.retain(|_, it| !matches!(it.talk, Talk::Open { owes_ledger: true, .. }));
+        let resumed = self.nodes.iter_mut().map(|(node, it)| it.resume(node, now)).collect();
+        self.nodes.retain(|_, it| !matches!(it.talk, Talk::Open { owes_ledger: true, .. }));
+        self.await_answers();
         resumed
     }
 
-    /// When to ask for [`Conversations::late`].
+    /// When to ask for [`Conversations::late`]. The nodes awaited then may have answered since.
     pub(super) fn timeout(&self) -> Option<MonoTime> {
-        let until = |it: &Node| if let Talk::Again { until, .. } = it.talk { Some(until) } else { None };
-        self.0.values().filter_map(until).min()
+        self.first_late
     }
 
     /// Nodes that did not answer the second greeting: their connections must end.
     pub(super) fn late(&mut self, now: MonoTime) -> Vec<NodeId> {
-        let is_late = |it: &Node| matches!(it.talk, Talk::Again { until, .. } if now >= until);
+        if self.first_late.is_none_or(|first| now < first) {
+            return Vec::new();
+        }
+        let is_late = |it: &Node| it.answers_until().is_some_and(|until| now >= until);
         let late: Vec<NodeId> =
-            self.0.iter().filter(|(_, it)| is_late(it)).map(|(node, _)| node.clone()).collect();
+            self.nodes.iter().filter(|(_, it)| is_late(it)).map(|(node, _)| node.clone()).collect();
         late.iter().for_each(|node| self.ended(node));
+        self.await_answers();
         late
     }
 
+    fn await_answers(&mut self) {
+        self.first_late = self.nodes.values().filter_map(Node::answers_until).min();
+    }
+
     pub(super) fn connections(&self) -> Vec<(NodeId, u64)> {
-        self.0.iter().map(|(node, it)| (node.clone(), it.connection)).collect()
+        self.nodes.iter().map(|(node, it)| (node.clone(), it.connection)).collect()
     }
 }
 
 impl Node {
+    fn answers_until(&self) -> Option<MonoTime> {
+        match self.talk {
+            Talk::Again { until, .. } => Some(until),
+            Talk::New | Talk::Unheard(_) | Talk::Open { .. } => None,
+        }
+    }
+
     fn resume(&mut self, name: &NodeId, now: MonoTime) -> Resumed {
         let (node, connection) = (name.clone(), self.connection);
         match &self.talk {

@@ -151,6 +151,20 @@ fn who_does_not_answer_the_second_greeting_is_late() {
 }
 
 #[test]
+fn who_answers_before_its_time_is_not_late() {
+    let mut conversations = Conversations::default();
+    conversations.connected(web(), 7);
+    conversations.says(&web(), 7, &Up::Hello(hello(5)), false);
+    conversations.resume(MonoTime::default());
+    let due = conversations.timeout().unwrap();
+    let last = Up::Ledger { entries: Vec::new(), last: true };
+    assert!(conversations.says(&web(), 7, &last, false));
+    assert!(conversations.late(due).is_empty());
+    assert_eq!(conversations.timeout(), None);
+    assert_eq!(conversations.connections(), [(web(), 7)]);
+}
+
+#[test]
 fn an_older_connection_says_and_ends_nothing() {
     let mut conversations = Conversations::default();
     conversations.connected(web(), 7);

@@ -222,6 +222,7 @@ impl Traversals {
         }
         if needed == Needed::Apply(Action::Create)
             && kind.is_adoptable()
+            && self.jobs.graph.rows[slot].may_be_of_others()
             && self.jobs.graph.stacks[&self.jobs.graph.rows[slot].stack].adopt
         {
             needed = Needed::Apply(Action::Adopt);

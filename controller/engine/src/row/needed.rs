@@ -32,6 +32,15 @@ impl Row {
         self.work.is_none() && !self.handed_over && !self.observed.differs()
     }
 
+    /// Whether all that is there is of others: no job has gone to the agent but adoptions, which change nothing. What a
+    /// creation left half done is the stack's own, and is not compared with the template but made.
+    pub fn may_be_of_others(&self) -> bool {
+        let prior = self.work.as_ref().and_then(|work| work.previous.as_ref());
+        let (applied, action) =
+            prior.map_or((self.applied, self.action), |prior| (prior.applied, prior.action));
+        !applied || action == Some(Action::Adopt)
+    }
+
     /// Whether the row is COMPLETE with this kind and definition, and nothing has changed it since.
     pub fn stays(&self, kind: Kind, definition: u128) -> bool {
         (self.applied || self.is_external())

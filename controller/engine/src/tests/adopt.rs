@@ -267,6 +267,19 @@ fn an_update_that_adopts_withdraws_what_would_be_created() {
     assert!(bed.disk().is_empty());
 }
 
+/// What a creation that failed has left is of the stack, and goes with it.
+#[test]
+fn what_a_creation_left_half_done_is_made_and_not_adopted() {
+    let mut bed = Bed::new(1);
+    bed.create(files("a: /a")).unwrap();
+    bed.fail_next(&node(0), true);
+    bed.idle();
+    assert_eq!(bed.status(), "CREATE_FAILED");
+    adopt_again(&mut bed, files("a: /a"));
+    assert_eq!((bed.status().as_str(), &bed.ran[..]), ("UPDATE_COMPLETE", &["Create a".into()][..]));
+    assert_eq!(bed.disk(), ["/a hello"]);
+}
+
 #[test]
 fn what_would_act_cannot_be_adopted() {
     let script = "  config: {type: OS::Heat::SoftwareConfig, properties: {config: 'true'}}\n  \

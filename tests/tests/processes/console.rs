@@ -1,10 +1,8 @@
-//! Operators work with the console from another machine, in a real browser: one who may change things, one who may only look,
+//! Operators work from another machine, by console in a real browser and by command line: one who may change things, one who may only look,
 //! and one whose token was revoked. Every page is clicked through, and judged by axe-core.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::time::Duration;
+use std::path::Path;
 
 use muster_testbed::{Namespace, Ran, Running, Switch, command, eventually};
 use muster_tests::site::{Agent, Place, Site};
@@ -12,28 +10,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::browser::Browser;
+use crate::desk::Desk;
+use crate::judge::Judge;
 
-/// A wheel of PyPI that has axe-core, the judge of accessible pages.
-const AXE: &str = "axe-playwright-python==0.1.8";
-const AXE_WITHIN: Duration = Duration::from_secs(300);
-/// The most bytes of a page.
-const PAGE_MAX: u64 = 2_000_000;
-/// With this, pictures of the pages are written into `docs/console`.
-const WRITE: &str = "MUSTER_WRITE_DOCUMENTS";
-/// The pictures that `docs/console.md` shows.
-const KEPT: [&str; 11] = [
-    "login",
-    "fleet",
-    "fleet-dark",
-    "node",
-    "stack",
-    "stack-dark",
-    "preview",
-    "device",
-    "network",
-    "intent",
-    "audit",
-];
 /// Text that a browser would run, if a page took it for its own.
 const SCRIPT: &str = "<img src=x onerror=\"window.taken = 1\"><script>window.taken = 1</script>";
 
@@ -135,53 +114,6 @@ fn template(root: &Path, text: &str) -> String {
     format!(
         "heat_template_version: 2018-08-31\nresources:\n{files}outputs: {{said: {{value: {said}, description: {said}}}}}\n"
     )
-}
-
-/// axe-core, as a script.
-fn axe(dir: &Path) -> String {
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "venv"]).arg(dir.join("venv"));
-    Running::start(pip).finish_within(AXE_WITHIN).expect(0);
-    let mut pip = Command::new(dir.join("venv/bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--target"]);
-    pip.arg(dir.join("axe")).arg(AXE);
-    Running::start(pip).finish_within(AXE_WITHIN).expect(0);
-    fs::read_to_string(dir.join("axe/axe_playwright_python/axe.min.js")).unwrap()
-}
-
-/// What is asked of each page.
-struct Judge {
-    axe: String,
-    pictures: Option<PathBuf>,
-}
-
-impl Judge {
-    fn new(dir: &Path) -> Self {
-        let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/console");
-        let pictures = std::env::var_os(WRITE).map(|_| docs);
-        Self { axe: axe(dir), pictures }
-    }
-
-    /// Anybody can read it, it is not too large, and no text of it was run.
-    fn page(&self, browser: &Browser<'_>, name: &str) {
-        browser.run(&self.axe, &[]);
-        let found = browser.run_later(
-            "const done = arguments[arguments.length - 1];
-             axe.run(document, {runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']})
-                .then((found) => done(found.violations.map((it) => it.id + ': ' + it.nodes.map((node) => node.html + ' ' + node.failureSummary).join(' | '))))
-                .catch((error) => done(['' + error]));",
-        );
-        assert_eq!(found, json!([]), "{name}");
-        let taken = browser
-            .run("return window.taken || document.querySelectorAll('main img, main script').length", &[]);
-        assert_eq!(taken, 0, "{name}");
-        let size = browser.run("return performance.getEntriesByType('navigation')[0].decodedBodySize", &[]);
-        assert!(size.as_u64().unwrap() < PAGE_MAX, "{name}: {size} bytes");
-        if let Some(folder) = self.pictures.as_ref().filter(|_| KEPT.contains(&name)) {
-            fs::create_dir_all(folder).unwrap();
-            fs::write(folder.join(format!("{name}.png")), browser.picture()).unwrap();
-        }
-    }
 }
 
 #[test]
@@ -295,6 +227,20 @@ fn operators_work_in_a_browser() {
     browser.press("Preview");
     eventually("the template is refused", || (!browser.text("[role=alert]").is_empty()).then_some(()));
 
+    // She works by command line as well: what she makes there is shown in the browser without a click.
+    let desk = |name: &str, token: &str| {
+        let desk = Desk::new(&fleet.desks[0], site, name);
+        desk.muster(&["login", &fleet.url(""), "--token-file", &desk.file("token", token)]).expect(0);
+        desk
+    };
+    let at_desk = desk("anna", &anna);
+    browser.go(&fleet.url("/console/stacks"));
+    browser.until("Stacks by name");
+    let empty = at_desk.file("empty.yaml", "heat_template_version: 2018-08-31\n");
+    at_desk.muster(&["stack", "create", "by-hand", "-t", &empty, "--wait"]).expect(0);
+    browser.until("by-hand");
+    assert_eq!(at_desk.json(&["stack", "show", "web"])["revision"], 2, "the update of the browser");
+
     // Who logs out is out, whatever the browser kept.
     let cookie = browser.run("return document.cookie", &[]);
     assert_eq!(cookie, "", "no script reads the session");
@@ -321,6 +267,9 @@ fn operators_work_in_a_browser() {
             .then(async (answer) => done([answer.status, (await answer.text()).includes('needs role operator')]));",
     );
     assert_eq!(sent, json!([403, true]));
+    let at_desk = desk("vera", &vera);
+    assert_eq!(at_desk.json(&["stack", "list"]).as_array().unwrap().len(), 2);
+    at_desk.muster(&["stack", "delete", "by-hand"]).refused(1, &["needs role operator", "vera"]);
     // A form of another session, or of another site, changes nothing.
     let sent = browser.run_later(
         "const done = arguments[arguments.length - 1];
@@ -336,7 +285,9 @@ fn operators_work_in_a_browser() {
     site.ok(&["user", "revoke", "vera"]);
     browser.go(&fleet.url("/console/stacks"));
     browser.until("Log in to Muster");
+    let at_desk = desk("eve", &eve);
     site.ok(&["user", "revoke", "eve"]);
+    at_desk.muster(&["stack", "list"]).refused(1, &["unknown or revoked"]);
     browser.fill("#token", &eve);
     browser.press("Log in");
     browser.until("unknown or revoked");
@@ -351,6 +302,10 @@ fn operators_work_in_a_browser() {
         })
     };
     assert!(has("anna", "stack update", "ok") && has("anna", "node maintenance", "ok"), "{audit}");
+    assert!(
+        has("anna", "stack create", "ok") && has("vera", "DeleteStack", "needs role operator"),
+        "{audit}"
+    );
     assert!(
         has("vera", "CheckStack", "needs role operator") && has("unknown (eve)", "", "unknown or revoked"),
         "{audit}"

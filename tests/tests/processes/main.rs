@@ -31,6 +31,7 @@ mod hostname;
 mod intent_ring;
 mod intents;
 mod joining;
+mod judge;
 mod kill;
 mod layers;
 mod ledger;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::browser::Browser;
 use crate::certificates::Ca;
 use crate::desk::Desk;
+use crate::judge::Judge;
 
 const CLIENT: &str = "muster";
 
@@ -152,6 +153,7 @@ fn people_log_in_with_openid_connect() {
     // In the browser, where the provider knows her already: that leaves the other login as it is.
     browser.go(&bed.url("/console/stacks"));
     browser.until("Log in to Muster");
+    Judge::new(site.path()).page(&browser, "login-oidc");
     browser.press("Log in with OpenID Connect");
     browser.until("anna, operator");
     assert!(browser.url().ends_with("/console/stacks"), "{}", browser.url());

@@ -71,6 +71,9 @@ pub struct Controller {
     /// Addresses that join tokens carry, `host:port`; by default this host's name with the port of `listen`.
     pub addresses: Vec<String>,
     pub api_socket: PathBuf,
+    /// What users of this machine may do there, but for root, who may do everything.
+    #[serde(deserialize_with = "role")]
+    pub socket_role: Role,
     /// The address of the API over the network, `ADDRESS:PORT`; none by default.
     #[serde(deserialize_with = "optional_address")]
     pub api: Option<SocketAddr>,
@@ -169,6 +172,7 @@ impl Default for Controller {
             listen: SocketAddr::from(([0, 0, 0, 0], 8883)),
             addresses: Vec::new(),
             api_socket: "/run/muster/api.sock".into(),
+            socket_role: Role::Admin,
             api: None,
             onos_api: None,
             api_certificate: PathBuf::new(),
@@ -444,6 +448,10 @@ fn optional_address<'de, D: serde::Deserializer<'de>>(
     }
 }
 
+fn role<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Role, D::Error> {
+    String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+}
+
 fn socket_address<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     text.parse().map_err(|_invalid| {
@@ -509,6 +517,7 @@ mod tests {
             ("[controller]\nlisten = \"nowhere\"\n", "'nowhere': want ADDRESS:PORT, such as 0.0.0.0:8883"),
             ("[controller]\nlisten = \"nowhere\"\n", "controller.toml: the configuration is wrong: "),
             ("[link]\nurl = \"mq\"\n", "link.url: 'mq'"),
+            ("[controller]\nsocket_role = \"boss\"\n", "'boss' is no role: want viewer, operator or admin"),
             ("[controller]\napi_key = \"/k\"\n", "set both, or neither"),
             (
                 "[controller]\napi = \"[::]:8443\"\nonos_api = \"[::]:8443\"\n",

@@ -1,4 +1,5 @@
-//! Who asks, and whether they may. On the socket it is the user of the connected process, as the kernel says; over the
+//! Who asks, and whether they may. On the socket it is the user of the connected process, as the kernel says: root may do
+//! everything, others what the settings give them. Over the
 //! network whoever has a user's token, or a certificate with a user's name. Decides that a request without either, with too
 //! small a role, or of what the user does not reach, is refused.
 //!
@@ -33,8 +34,10 @@ use crate::telemetry::TraceContext;
 /// The other end of a connection.
 #[derive(Clone)]
 pub(super) enum Peer {
-    /// A process on this machine: it may use the socket, so it may do everything.
-    Local(Caller),
+    /// A process of root, or of the controller's own user, on this machine: it may do everything.
+    Owner(Caller),
+    /// A process of another user of this machine who may use the socket: `controller.socket_role` says what for.
+    Member(Caller),
     /// Somebody at this address, who has to show a token if there is no certificate.
     Remote(IpAddr, Option<Arc<ClientCertificate>>),
     /// Somebody without a token whom the operator's settings give this role (`heat.rs`).
@@ -53,24 +56,16 @@ pub(super) struct Asked(pub Operation, pub Route);
 
 /// The caller at the other end of the socket. A name is looked up, which may take time.
 pub(super) async fn of_socket(stream: &UnixStream) -> Peer {
+    let caller = |actor, from| Caller { actor, from, shown: None, trace: None };
     let Ok(peer) = stream.peer_cred() else {
-        return Peer::Local(Caller {
-            actor: "unknown".to_owned(),
-            from: "local".to_owned(),
-            shown: None,
-            trace: None,
-        });
+        return Peer::Member(caller("unknown".to_owned(), "local".to_owned()));
     };
     let from = peer.pid().map_or_else(|| "local".to_owned(), |pid| format!("local, process {pid}"));
     let uid = Uid::from_raw(peer.uid());
     let known = spawn_blocking(move || User::from_uid(uid).ok().flatten()).await;
     let name = known.ok().flatten().map(|user| user.name);
-    Peer::Local(Caller {
-        actor: name.unwrap_or_else(|| format!("uid {uid}")),
-        from,
-        shown: None,
-        trace: None,
-    })
+    let caller = caller(name.unwrap_or_else(|| format!("uid {uid}")), from);
+    if uid.is_root() || uid == Uid::effective() { Peer::Owner(caller) } else { Peer::Member(caller) }
 }
 
 impl FromRequestParts<Api> for Api {
@@ -84,8 +79,12 @@ impl FromRequestParts<Api> for Api {
             return Err(ApiError::internal("the controller does not know who asks for what"));
         };
         let (caller, role, scope) = match peer {
-            Peer::Local(caller) => (caller, Role::Admin, Scope::default()),
-            Peer::Allowed(caller, role) => allowed(api, caller, role, asked, parts.uri.path())?,
+            Peer::Owner(caller) => (caller, Role::Admin, Scope::default()),
+            Peer::Member(caller) => with_role(api, caller, api.config.socket_role, asked, parts.uri.path())?,
+            Peer::Allowed(caller, role) => {
+                in_time(api, &caller)?;
+                with_role(api, caller, role, asked, parts.uri.path())?
+            }
             Peer::Remote(address, certificate) => {
                 let credential = credential(parts, certificate)?;
                 let names = parts.extract_with_state::<RawPathParams, Api>(api).await;
@@ -98,25 +97,25 @@ impl FromRequestParts<Api> for Api {
     }
 }
 
+/// Refuses somebody without a token who asks too often.
+fn in_time(api: &Api, Caller { actor, .. }: &Caller) -> Result<(), ApiError> {
+    api.pace.take(actor, Instant::now()).map_err(|wait| {
+        ApiError::after(wait, format!("{actor} asks too often: 100 requests a second are allowed"))
+    })
+}
+
 /// Somebody without a token, if the role is enough.
-fn allowed(
+fn with_role(
     api: &Api,
     caller: Caller,
     role: Role,
     Asked(operation, route): Asked,
     path: &str,
 ) -> Result<(Caller, Role, Scope), ApiError> {
-    let Caller { actor, .. } = &caller;
-    if let Err(wait) = api.pace.take(actor, Instant::now()) {
-        return Err(ApiError::after(
-            wait,
-            format!("{actor} asks too often: 100 requests a second are allowed"),
-        ));
-    }
     if role >= route.role {
         return Ok((caller, role, Scope::default()));
     }
-    let why = format!("needs role {}: {actor} has role {}", route.role.as_str(), role.as_str());
+    let why = format!("needs role {}: {} has role {}", route.role.as_str(), caller.actor, role.as_str());
     api.driver.of(caller).not_let_in(format!("{operation:?}"), path, &why);
     Err(ApiError::forbidden(why))
 }

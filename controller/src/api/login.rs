@@ -68,7 +68,7 @@ impl FromRequestParts<Api> for Stranger {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let address = match parts.extensions.get::<Peer>() {
-            Some(Peer::Local(_) | Peer::Allowed(..)) => None,
+            Some(Peer::Owner(_) | Peer::Member(_) | Peer::Allowed(..)) => None,
             Some(Peer::Remote(address, _)) => Some(*address),
             None => return Err(ApiError::internal("the controller does not know who asks")),
         };

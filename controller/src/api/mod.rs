@@ -127,6 +127,8 @@ pub struct ApiConfig {
     pub flow_rules_max: usize,
     /// Of the CA of the certificate that the API shows over the network, in users' tokens; none: it is not there.
     pub api_ca: Option<[u8; 32]>,
+    /// The role of users of this machine on the socket, but for root.
+    pub socket_role: Role,
     /// The role of clients of Heat's API that show no token; none: they are refused.
     pub heat_without_token: Option<Role>,
     /// Whether certificates of users are taken.

@@ -60,7 +60,7 @@ pub fn serve_standby(socket: &Socket, config: StandbyConfig) -> Result<ApiHandle
 /// A standby knows no users.
 async fn to_this_machine(request: Request, next: Next) -> Response {
     match request.extensions().get::<Peer>() {
-        Some(Peer::Local(_)) => next.run(request).await,
+        Some(Peer::Owner(_) | Peer::Member(_)) => next.run(request).await,
         Some(Peer::Remote(..) | Peer::Allowed(..)) | None => {
             Door::of(&request).refuse(ApiError::unavailable("this controller stands by: ask the active one"))
         }

@@ -1,4 +1,5 @@
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs::Permissions;
+use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -161,6 +162,7 @@ fn config() -> ApiConfig {
         template_max: 16 * 1024,
         flow_rules_max: 100,
         api_ca: None,
+        socket_role: Role::Admin,
         heat_without_token: None,
         api_client_ca: false,
         oidc: None,
@@ -437,6 +439,42 @@ async fn the_socket_is_for_root_and_a_group_and_has_one_owner() {
     second.close().await;
     // Whoever waits for that hears it also afterwards.
     timeout(Duration::from_secs(20), second.ended()).await.unwrap();
+    world.stop().await;
+}
+
+/// The status of the answer to a request by another user than root.
+async fn asked_by(uid: u32, socket: &Path, arguments: &[&str]) -> String {
+    let mut curl = tokio::process::Command::new("curl");
+    curl.args(["-s", "-o", "/dev/null", "-w", "%{http_code}", "--unix-socket"]).arg(socket).args(arguments);
+    let output = curl.uid(uid).gid(uid).output().await.unwrap();
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[tokio::test]
+async fn others_than_root_have_the_role_of_the_settings_on_the_socket() {
+    const NOBODY: u32 = 65_534;
+    let world = World::new().await;
+    std::fs::set_permissions(world.folder.path(), Permissions::from_mode(0o755)).unwrap();
+    let label = ["-X", "PATCH", "http://x/v1/nodes/web-9", "-d", "{\"labels\": {}}"];
+    let users = ["http://x/v1/users"];
+    for (role, reads, changes, lists_users) in [
+        (Role::Viewer, "200", "403", "403"),
+        (Role::Operator, "200", "404", "403"),
+        (Role::Admin, "200", "404", "200"),
+    ] {
+        let place = world.folder.path().join(role.as_str());
+        let socket = socket(place.clone());
+        let config = ApiConfig { socket_role: role, ..config() };
+        let api =
+            serve(&socket, config, world.driver.clone(), world.reader(), Arc::clone(&world.pki)).unwrap();
+        chown(&place, None, Some(NOBODY)).unwrap();
+        assert_eq!(asked_by(NOBODY, &place, &["http://x/v1/status"]).await, reads, "{role:?}");
+        assert_eq!(asked_by(NOBODY, &place, &label).await, changes, "{role:?}");
+        assert_eq!(asked_by(NOBODY, &place, &users).await, lists_users, "{role:?}");
+        assert_eq!(asked_by(0, &place, &users).await, "200", "root, {role:?}");
+        api.stop().await;
+        socket.close().await;
+    }
     world.stop().await;
 }
 

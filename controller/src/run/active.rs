@@ -94,6 +94,7 @@ impl Active<'_> {
             template_max: settings.limits.template,
             flow_rules_max: settings.limits.flow_rules,
             api_ca: settings.controller.doors().next().map(|_| pki.fingerprint()),
+            socket_role: settings.controller.socket_role,
             heat_without_token: settings.controller.heat_without_token()?,
             api_client_ca: !settings.controller.api_client_ca.as_os_str().is_empty(),
             oidc: settings.oidc.provider()?.map(Arc::new),

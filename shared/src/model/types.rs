@@ -13,6 +13,7 @@ mod deployment;
 mod dummy;
 mod file;
 mod group;
+mod hook;
 mod hostname;
 mod network_config;
 mod package;
@@ -42,6 +43,7 @@ pub use deployment::{
 pub use dummy::{Dummy, FailOn};
 pub use file::File;
 pub use group::Group;
+pub use hook::{HookConfig, HookInput, INPUT_TYPE};
 pub use hostname::{HOSTNAME_MAX, Hostname, HostnameError, check_hostname};
 pub use network_config::NetworkConfig;
 pub use package::{PACKAGE_BACK, Package, PackageError, Presence};
@@ -168,6 +170,12 @@ pub trait DesiredState {
     /// The lane in which its jobs run.
     fn lane(&self) -> Lane {
         Lane::Service
+    }
+
+    /// How much an agent must read for what this state has, beyond its type, as in
+    /// [`READS`](crate::wire::READS).
+    fn reads_for_content(&self) -> u32 {
+        0
     }
 
     /// For states that can cut the node off: how long a change may take until the agent has reached the

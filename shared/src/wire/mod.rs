@@ -39,11 +39,12 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 /// 4: `Move`.
 /// 5: `Trace`.
 /// 6: `Survey`, and the action `Adopt`.
+/// 7: Deployments of group `Hook`.
 ///
 /// What agents say has had three additions, `Moved`, `Traced` and `Surveyed`. Only a controller that said `Move`,
 /// `Trace` or `Survey` on this connection is told them: a controller reads an agent of the version after its own. The first other
 /// addition comes with one to `Welcome`, which says how much the controller reads.
-pub const READS: u32 = 6;
+pub const READS: u32 = 7;
 /// An agent that reads `Controllers` reads this much at least.
 pub const READS_CONTROLLERS: u32 = 3;
 /// An agent that reads `Move` reads this much at least.
@@ -54,7 +55,7 @@ pub const READS_TRACE: u32 = 5;
 pub const READS_ADOPT: u32 = 6;
 
 /// The first version of the agent that reads each of the additions.
-const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0"];
+const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0"];
 
 /// The first version of the agent that reads this number of additions.
 pub fn agent_that_reads(additions: u32) -> &'static str {

@@ -254,7 +254,7 @@ fn a_greeting_of_an_agent_that_reads_more_is_one_that_older_controllers_read() {
         v1::Up::Greeting { agent_version, .. } => agent_version,
         _ => unreachable!(),
     };
-    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+6"));
+    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+7"));
 }
 
 #[test]

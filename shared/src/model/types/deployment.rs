@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use thiserror::Error;
 
-use super::DesiredState;
+use super::{DesiredState, HookConfig};
 use crate::model::spec::{Action, Claim, Content, Lane};
 
 /// The input that the agent adds: `CREATE`, `UPDATE` or `DELETE`.
@@ -38,6 +38,8 @@ pub const DEPLOYMENT_ATTRIBUTES_MAX: usize = 128 * 1024;
 pub const DEPLOYMENT_ATTRIBUTE_MAX: usize = 32 * 1024;
 /// The most seconds of a run: an hour less than the longest job, so that the agent's limit comes first.
 pub const DEPLOYMENT_TIMEOUT_MAX: u32 = 23 * 3600;
+/// How much an agent must read to run hooks, as in [`READS`](crate::wire::READS).
+const READS_HOOKS: u32 = 7;
 /// `NAME_MAX` of Linux: an output is a file's name, and an input's name is no longer.
 const NAME_MAX: usize = 255;
 /// The most inputs: more than anybody declares, so that names alone cannot fill a message.
@@ -93,6 +95,8 @@ pub enum DeploymentGroup {
     ApplyConfig,
     /// A JSON object of absolute path → document: each document is written to its file.
     JsonFile,
+    /// A [`HookConfig`] as JSON, for the program of the server that its group names.
+    Hook,
 }
 
 /// An output of a run.
@@ -195,7 +199,7 @@ impl DesiredState for Deployment {
         let steps = self.steps.iter().map(|step| {
             json!({
                 "actions": step.actions.iter().map(|action| action.name()).collect::<Vec<_>>(),
-                "group": step.group.name(),
+                "group": step.group_name(),
                 "config": step.config.shown(),
             })
         });
@@ -232,6 +236,11 @@ impl DesiredState for Deployment {
 
     fn lane(&self) -> Lane {
         Lane::Deployment
+    }
+
+    fn reads_for_content(&self) -> u32 {
+        let is_hook = self.steps.iter().any(|step| step.group == DeploymentGroup::Hook);
+        if is_hook { READS_HOOKS } else { 0 }
     }
 
     fn own_time(&self) -> Duration {
@@ -327,6 +336,17 @@ impl Deployment {
     }
 }
 
+impl DeploymentStep {
+    /// The group as the template has it.
+    fn group_name(&self) -> Cow<'static, str> {
+        let config = match (self.group, &self.config) {
+            (DeploymentGroup::Hook, Content::Inline(bytes)) => HookConfig::read(bytes),
+            _ => None,
+        };
+        config.map_or(self.group.name().into(), |config| config.group.into())
+    }
+}
+
 impl DeploymentAction {
     /// The deployment action of a job's action; `None` if nothing runs.
     pub fn of(action: Action) -> Option<Self> {
@@ -356,6 +376,7 @@ impl DeploymentGroup {
             Self::Script => "script",
             Self::ApplyConfig => "apply-config",
             Self::JsonFile => "json-file",
+            Self::Hook => "hook",
         }
     }
 }
@@ -435,6 +456,27 @@ mod tests {
         for action in [Action::Delete, Action::Check, Action::Retain] {
             assert!(deployment.step(action).is_none(), "{action:?}");
         }
+    }
+
+    #[test]
+    fn a_hook_needs_an_agent_that_reads_hooks() {
+        let config = HookConfig {
+            group: "ansible".into(),
+            config: json!("- hosts: localhost"),
+            options: Default::default(),
+            inputs: Vec::new(),
+        };
+        let hook = with(|d| {
+            d.steps[0].group = DeploymentGroup::Hook;
+            d.steps[0].config = Content::Inline(config.to_bytes());
+        });
+        assert_eq!(hook.properties()["configs"][0]["group"], "ansible");
+        assert_eq!(crate::model::Spec::from(hook).reads(), READS_HOOKS);
+        assert_eq!(crate::model::Spec::from(deployment()).reads(), 0);
+        // The number of a group on the wire and in ledgers and stores.
+        use DeploymentGroup::{ApplyConfig, Hook, JsonFile, Script};
+        let numbers = [Script, ApplyConfig, JsonFile, Hook].map(|group| postcard::to_stdvec(&group).unwrap());
+        assert_eq!(numbers.concat(), [0, 1, 2, 3]);
     }
 
     #[test]

@@ -55,9 +55,10 @@ macro_rules! resource_types {
             /// How much an agent must read to be given a state of this type, as in
             /// [`READS`](crate::wire::READS).
             pub fn reads(&self) -> u32 {
-                match self {
+                let of_type = match self {
                     $(Spec::$name(_) => resource_types!(@since $($reads)?),)*
-                }
+                };
+                of_type.max(self.reads_for_content())
             }
         }
 

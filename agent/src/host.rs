@@ -41,6 +41,8 @@ pub use look::PrintCache;
 pub use owners::Owners;
 use undo::Undo;
 
+use crate::settings::HookDirectories;
+
 pub struct Host {
     /// Links, addresses, routes, bridges.
     pub network: Network,
@@ -48,6 +50,8 @@ pub struct Host {
     pub name: ServerName,
     /// Commands that outlive the agent.
     pub runs: Runner,
+    /// Where the programs of deployments' groups are.
+    pub hooks: HookDirectories,
     /// The documents of deployments without a command.
     pub documents: Documents,
     /// The agent's own directory.

@@ -329,6 +329,7 @@ fn host(state: &StateDir, settings: &Settings) -> Host {
             units: Units::new(systemd(settings), Files::new(state.before())),
         },
         runs: runs(state, settings),
+        hooks: settings.host.hooks.clone(),
         documents: Documents::new(state.path().to_owned()),
         state: state.path().to_owned(),
         server: Server::default(),

@@ -58,7 +58,14 @@ pub struct HostSection {
     pub dhcp_client: Option<Client>,
     /// Ports of Open vSwitch identify themselves over LLDP.
     pub send_lldp: bool,
+    /// The directories of deployments' hooks.
+    #[serde(deserialize_with = "hook_directories")]
+    pub hooks: HookDirectories,
 }
+
+/// Directories in which a deployment's group may have its program; the first that has it counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookDirectories(pub Vec<PathBuf>);
 
 /// `[log]`
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
@@ -81,21 +88,37 @@ pub enum LogFormat {
     Json,
 }
 
-/// A list, or in a variable addresses with commas in between.
-fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Address>, D::Error> {
+/// The most directories of hooks: heat-agents has two.
+const HOOK_DIRECTORIES_MAX: usize = 8;
+
+/// A list, or in a variable texts with commas in between.
+fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Given {
         Text(String),
         List(Vec<String>),
     }
-    let given = match Given::deserialize(deserializer)? {
+    Ok(match Given::deserialize(deserializer)? {
         Given::Text(text) => {
             text.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
         }
         Given::List(list) => list,
-    };
-    given.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
+    })
+}
+
+fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Address>, D::Error> {
+    texts(deserializer)?.iter().map(|text| text.parse().map_err(serde::de::Error::custom)).collect()
+}
+
+fn hook_directories<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HookDirectories, D::Error> {
+    let paths: Vec<PathBuf> = texts(deserializer)?.into_iter().map(PathBuf::from).collect();
+    if paths.is_empty() || paths.len() > HOOK_DIRECTORIES_MAX || !paths.iter().all(|path| path.is_absolute())
+    {
+        let message = format!("host.hooks: want 1 to {HOOK_DIRECTORIES_MAX} absolute paths of directories");
+        return Err(serde::de::Error::custom(message));
+    }
+    Ok(HookDirectories(paths))
 }
 
 impl Default for AgentSection {
@@ -114,7 +137,15 @@ impl Default for HostSection {
             neighbours: None,
             dhcp_client: None,
             send_lldp: true,
+            hooks: HookDirectories::default(),
         }
+    }
+}
+
+impl Default for HookDirectories {
+    /// Those of heat-agents, in its order.
+    fn default() -> Self {
+        Self(["/usr/libexec/heat-config/hooks", "/var/lib/heat-config/hooks"].map(PathBuf::from).into())
     }
 }
 

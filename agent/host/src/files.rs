@@ -13,6 +13,7 @@ mod check;
 mod directory;
 mod error;
 mod link;
+mod program;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File as Handle, OpenOptions, Permissions};
@@ -30,6 +31,7 @@ pub use before::{FileBefore, StoredContent};
 pub use check::FileDifference;
 use directory::Directory;
 pub use error::{FileError, WriteHazard};
+pub use program::{ProgramError, program};
 
 /// Previous content up to this size is kept in the ledger's record, larger content in a file of its own.
 const INLINE_MAX: u64 = 64 * 1024;

@@ -14,13 +14,14 @@
 //!   ordered? nobody began: it is started
 //! ```
 //!
-//! Secrets (script, inputs) are in files of mode 0600 or stricter, never in arguments or properties of a
+//! Secrets (script, inputs, a hook's config) are in files of mode 0600 or stricter, never in arguments or properties of a
 //! unit, which every user may read. Only root may read the command's own environment.
 //!
 //! Absent: the commands and their purpose, such as a deployment's script (`agent/src/host/deployment.rs`), and
 //! output during the run. Absent too: cgroups without systemd. There the supervisor ends all of its
 //! descendants, and processes that outlive a killed supervisor are recognised by their environment.
 
+mod answer;
 mod directory;
 mod error;
 mod family;
@@ -79,6 +80,13 @@ pub enum Program {
     Script(Vec<u8>),
     /// A program with its arguments, which everybody may read.
     Arguments(Vec<OsString>),
+    /// A program in the form of heat-agents: it reads its config from standard input, and answers with JSON.
+    Hook {
+        /// Where the program may be: the first that exists is taken.
+        paths: Vec<PathBuf>,
+        /// The config.
+        input: Vec<u8>,
+    },
 }
 
 /// The next step towards the end of a run.

@@ -6,10 +6,14 @@
 //! The first line of a reason says what happened. The following lines quote the command's output, which may
 //! be secret: they go to the controller, which masks known secrets, and not into the agent's log.
 //!
-//! Absent: whether an interrupted script runs again (`next`, `agent/host/src/run.rs`).
+//! Absent: whether an interrupted script runs again (`next`, `agent/host/src/run.rs`), and what a hook is given
+//! (`deployment/hook.rs`).
+
+mod hook;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::time::Duration;
 
 use muster_agent_core::{Entry, Found, Retry, RunError};
@@ -55,14 +59,16 @@ impl Host {
         step: &DeploymentStep,
     ) -> Result<Observed, RunError> {
         let config = config(step)?;
-        if step.group == DeploymentGroup::Script {
-            return self.script(job, deployment, config).await;
+        match step.group {
+            DeploymentGroup::Script => return self.script(job, deployment, config).await,
+            DeploymentGroup::Hook => return self.hook(job, deployment, config).await,
+            DeploymentGroup::ApplyConfig | DeploymentGroup::JsonFile => {}
         }
         self.runs.end_all(job.resource, None).await.map_err(run_failed)?;
         let written = match step.group {
             // The restore would undo the deployment's effect at once.
             _ if job.action == Action::Delete => Ok(()),
-            DeploymentGroup::Script => Ok(()),
+            DeploymentGroup::Script | DeploymentGroup::Hook => Ok(()),
             DeploymentGroup::ApplyConfig => self.documents.apply_config(job.resource, config).await,
             DeploymentGroup::JsonFile => self.documents.write(job.resource, config).await,
         };
@@ -72,10 +78,7 @@ impl Host {
 
     async fn script(&self, job: &Job, deployment: &Deployment, text: &[u8]) -> Result<Observed, RunError> {
         let mut environment = deployment.inputs.clone();
-        if let Some(state) = self.state.to_str() {
-            // Makes `os-net-config` and `os-apply-config`, if the script calls them, use this agent.
-            environment.insert("MUSTER_AGENT__STATE_DIR".to_owned(), state.to_owned());
-        }
+        environment.extend(self.own_variable());
         if let Some(action) = DeploymentAction::of(job.action) {
             environment.insert(DEPLOY_ACTION.to_owned(), action.name().to_owned());
         }
@@ -88,7 +91,13 @@ impl Host {
             again: deployment.on_interrupt == OnInterrupt::Rerun,
         };
         let ended = self.runs.run(&script_run(job.key()), &task).await.map_err(run_failed)?;
-        told(deployment, ended)
+        told(deployment, &Ran::Script, ended)
+    }
+
+    /// Makes `os-net-config` and `os-apply-config`, if a run calls them, use this agent.
+    fn own_variable(&self) -> Option<(String, String)> {
+        let state = self.state.to_str()?;
+        Some(("MUSTER_AGENT__STATE_DIR".to_owned(), state.to_owned()))
     }
 
     /// Only documents can be compared, while they are here: the agent's record of the last good state has
@@ -112,7 +121,7 @@ impl Host {
         }
         let Content::Inline(config) = &create.config else { return Ok(Found::AsDesired) };
         let differ = match create.group {
-            DeploymentGroup::Script => return Ok(Found::AsDesired),
+            DeploymentGroup::Script | DeploymentGroup::Hook => return Ok(Found::AsDesired),
             DeploymentGroup::ApplyConfig => self.documents.check_applied(resource, config).await,
             DeploymentGroup::JsonFile => self.documents.check_written(resource, config).await,
         };
@@ -186,20 +195,39 @@ fn nothing_said(deployment: &Deployment) -> Observed {
     Observed { attributes: attributes(deployment, 0, ended) }
 }
 
-fn told(deployment: &Deployment, ended: Ended) -> Result<Observed, RunError> {
-    let failed = |reason: String| RunError { reason: quoting(reason, &ended.stderr), retry: Retry::Never };
+/// What ran.
+enum Ran {
+    Script,
+    /// The program of this group.
+    Hook(String),
+}
+
+impl fmt::Display for Ran {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Script => f.write_str("the script"),
+            Self::Hook(group) => write!(f, "the hook '{group}'"),
+        }
+    }
+}
+
+fn told(deployment: &Deployment, what: &Ran, ended: Ended) -> Result<Observed, RunError> {
+    let errors = match what {
+        // The tools behind some hooks tell their errors on standard output alone.
+        Ran::Hook(_) if ended.stderr.trim().is_empty() => &ended.stdout,
+        Ran::Hook(_) | Ran::Script => &ended.stderr,
+    };
+    let failed = |reason: String| RunError { reason: quoting(reason, errors), retry: Retry::Never };
     let status = match &ended.how {
         RunEnd::Exited(0) => 0,
-        RunEnd::Exited(status) => return Err(failed(format!("the script ended with status {status}"))),
-        RunEnd::Killed(signal) => return Err(failed(format!("the script was ended by signal {signal}"))),
+        RunEnd::Exited(status) => return Err(failed(format!("{what} ended with status {status}"))),
+        RunEnd::Killed(signal) => return Err(failed(format!("{what} was ended by signal {signal}"))),
         RunEnd::TimedOut => {
-            return Err(failed(format!(
-                "the script took longer than {} s and was ended",
-                deployment.timeout
-            )));
+            return Err(failed(format!("{what} took longer than {} s and was ended", deployment.timeout)));
         }
-        RunEnd::Stopped => return Err(failed("the script was ended: its job was withdrawn".into())),
-        RunEnd::NotStarted(why) => return Err(failed(format!("the script cannot be started: {why}"))),
+        RunEnd::Stopped => return Err(failed(format!("{what} was ended: its job was withdrawn"))),
+        RunEnd::NotStarted(why) => return Err(failed(format!("{what} cannot be started: {why}"))),
+        RunEnd::BadAnswer(why) => return Err(failed(format!("{what} has failed: {why}"))),
     };
     for output in &deployment.outputs {
         match ended.outputs.get(&output.name) {
@@ -211,7 +239,7 @@ fn told(deployment: &Deployment, ended: Ended) -> Result<Observed, RunError> {
                 return Err(RunError { reason, retry: Retry::Never });
             }
             Some(Output::Text(text)) if output.error_output && !text.is_empty() => {
-                let reason = format!("the script left an error in output '{}'", output.name);
+                let reason = format!("{what} left an error in output '{}'", output.name);
                 return Err(RunError { reason: quoting(reason, text), retry: Retry::Never });
             }
             Some(Output::Text(_)) | None => {}

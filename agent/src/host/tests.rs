@@ -63,6 +63,7 @@ pub fn host(dir: &Path) -> Host {
             units: Units::new(Systemd::new(dir.to_owned()), files),
         },
         network: Network::new(HostConfig::default()),
+        hooks: HookDirectories::default(),
         runs: Runner::new(dir.join("runs"), "/nowhere".into(), None),
         documents: Documents::new(dir.join("state")),
         state: dir.join("state"),

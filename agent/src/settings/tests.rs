@@ -40,6 +40,16 @@ fn addresses_of_controllers_are_a_list_or_have_commas_in_between() {
 }
 
 #[test]
+fn directories_of_hooks_are_those_of_heats_agents_or_a_list() {
+    let shown = |settings: Settings| settings.host.hooks.0;
+    let own = ["/usr/libexec/heat-config/hooks", "/var/lib/heat-config/hooks"].map(PathBuf::from);
+    assert_eq!(shown(read("", &[]).unwrap()), own);
+    let file = "[host]\nhooks = ['/a', '/b']\n";
+    assert_eq!(shown(read(file, &[]).unwrap()), ["/a", "/b"].map(PathBuf::from));
+    assert_eq!(shown(read(file, &[("MUSTER_HOST__HOOKS", "/c")]).unwrap()), [PathBuf::from("/c")]);
+}
+
+#[test]
 fn nothing_need_be_set() {
     assert_eq!(read("", &[]).unwrap(), Settings::default());
     assert!(read("[host]\n", &[]).unwrap().host.send_lldp);
@@ -53,6 +63,8 @@ fn what_is_wrong_is_named() {
         ("[host]\netc_hostnam = '/a'\n", vec![], ["etc_hostnam", "etc_hostname"]),
         ("[host]\ndhcp_client = 'pump'\n", vec![], ["pump", "host.dhcp_client"]),
         ("[host]\nsend_lldp = 'perhaps'\n", vec![], ["perhaps", "host.send_lldp"]),
+        ("[host]\nhooks = ['hooks']\n", vec![], ["host.hooks", "absolute"]),
+        ("[host]\nhooks = []\n", vec![], ["host.hooks", "1 to 8"]),
         ("[agent]\ncontrollers = ['c2']\n", vec![], ["'c2' is not an address", "agent.controllers"]),
         (
             "",

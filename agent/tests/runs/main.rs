@@ -4,6 +4,7 @@
 
 mod folder;
 mod full_disk;
+mod hook;
 mod interrupted;
 
 use std::fs;

@@ -26,7 +26,7 @@ use nix::unistd::{UnlinkatFlags, getegid, geteuid, symlinkat, unlinkat};
 use super::{FileError, PERMISSION_BITS, WriteHazard};
 
 /// The most symbolic links followed for one path, as in the kernel.
-const LINKS_MAX: usize = 40;
+pub(super) const LINKS_MAX: usize = 40;
 /// The mode of a directory that is made.
 const MADE: Mode = Mode::S_IRWXU;
 const ROOT: u32 = 0;
@@ -38,6 +38,15 @@ pub(super) struct Directory {
     /// The path without symbolic links.
     path: PathBuf,
     is_shared: bool,
+}
+
+/// An entry of a directory.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub kind: SFlag,
+    pub permissions: u32,
+    /// Others than root and the agent's user can change it.
+    pub hazard: Option<WriteHazard>,
 }
 
 /// The treatment of a directory that does not exist.
@@ -178,6 +187,24 @@ impl Directory {
             Err(Errno::ENOENT) => Ok(None),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// The entry of this name as root has it, not following links; `None` if there is no entry.
+    pub fn entry(&self, name: &OsStr) -> io::Result<Option<Entry>> {
+        let mut stat = match fstatat(&self.handle, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => stat,
+            Err(Errno::ENOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let (kind, permissions) = (kind(&stat), stat.st_mode & PERMISSION_BITS);
+        let hazard = if kind == SFlag::S_IFLNK {
+            (self.is_shared || !is_own(stat.st_uid)).then_some(WriteHazard::Link)
+        } else {
+            // Sticky protects the entries of a directory, and no file.
+            stat.st_mode &= !Mode::S_ISVTX.bits();
+            way_in(&stat, None)
+        };
+        Ok(Some(Entry { kind, permissions, hazard }))
     }
 
     /// Opens an entry for reading, without waiting for a writer and not through a symbolic link.

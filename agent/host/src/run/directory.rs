@@ -5,10 +5,11 @@
 //!   alive     FIFO: held open by the supervisor   stop      FIFO: a byte in it stops the run
 //!   began     it began; how often before          stopped   it is to be stopped
 //!   ended     how it ended                        work/     the command's directory; outputs are in it
+//!   input     a hook's standard input (0600)
 //! ```
 //!
 //! `order`, `began` and `ended` come by a rename or a link each, so a crash at any point leaves the step
-//! before or the step after. With `ended` there, script and order are gone.
+//! before or the step after. With `ended` there, script, input and order are gone.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -28,6 +29,7 @@ use uuid::Uuid;
 
 use super::record::{self, ENDED_ROOM, Ended, Order};
 use super::{Program, RunFailed, Task, family};
+use crate::files::program;
 
 /// The mode of a run's directory, and of the directory above.
 const PRIVATE: u32 = 0o700;
@@ -44,6 +46,8 @@ const ENVIRONMENT: [(&str, &str); 6] = [
     ("SHELL", "/bin/sh"),
     ("LANG", "C.UTF-8"),
 ];
+/// The file with a hook's standard input; without it there is none.
+pub(super) const INPUT: &str = "input";
 /// The kernel's own limit for the first line is 255 bytes.
 const FIRST_LINE_MAX: usize = 255;
 const SHELL: &str = "/bin/sh";
@@ -130,8 +134,10 @@ impl Directory {
                 mkfifo(&self.file(fifo), Mode::S_IRUSR | Mode::S_IWUSR)?;
             }
             DirBuilder::new().mode(PRIVATE).create(self.file("work"))?;
-            if let Program::Script(text) = &task.program {
-                record::write(&self.file("script"), PRIVATE, text)?;
+            match &task.program {
+                Program::Script(text) => record::write(&self.file("script"), PRIVATE, text)?,
+                Program::Hook { input, .. } => record::write(&self.file(INPUT), 0o600, input)?,
+                Program::Arguments(_) => {}
             }
             record::write(&self.file("began.new"), 0o600, &again.to_le_bytes())?;
             record::reserve(&self.file("ended.new"), ENDED_ROOM)?;
@@ -171,6 +177,7 @@ impl Directory {
         let arguments = match &task.program {
             Program::Script(text) => interpreter(text, &self.file("script")),
             Program::Arguments(arguments) => arguments.clone(),
+            Program::Hook { paths, .. } => vec![hook(paths)?.into()],
         };
         let text = |path: PathBuf| {
             let text = path.into_os_string().into_string();
@@ -267,6 +274,19 @@ impl Directory {
         let removed = self.clear().and_then(|()| fs::remove_dir(&self.path));
         absent_is_fine(removed).map_err(disk("remove a run"))
     }
+}
+
+/// The first of these programs that exists.
+fn hook(paths: &[PathBuf]) -> Result<PathBuf, RunFailed> {
+    for path in paths {
+        match program(path) {
+            Ok(Some(program)) => return Ok(program),
+            Ok(None) => {}
+            Err(error) => return Err(RunFailed::Task(format!("the hook is not run: {error}"))),
+        }
+    }
+    let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+    Err(RunFailed::Task(format!("there is no hook: looked for {}", paths.join(" and "))))
 }
 
 /// The interpreter in the first line, as the kernel reads it, but also for directories that forbid execution.

@@ -14,19 +14,33 @@ use super::record::Output;
 /// run with four of them fits a message of 256 KiB.
 pub const OUTPUT_MAX: usize = 32 * 1024;
 
-/// The last [`OUTPUT_MAX`] bytes.
-#[derive(Default)]
+/// The last bytes of a stream.
 pub(super) struct Tail {
     kept: VecDeque<u8>,
+    max: usize,
     left_out: u64,
 }
 
 impl Tail {
+    /// At most `max` bytes.
+    pub(super) fn of(max: usize) -> Self {
+        Self { kept: VecDeque::new(), max, left_out: 0 }
+    }
+
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.kept.extend(bytes);
-        let excess = self.kept.len().saturating_sub(OUTPUT_MAX);
+        let excess = self.kept.len().saturating_sub(self.max);
         self.kept.drain(..excess);
         self.left_out += excess as u64;
+    }
+
+    /// Nothing is left out.
+    pub(super) fn is_whole(&self) -> bool {
+        self.left_out == 0
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.kept.into()
     }
 
     /// The output as text, within the bound even where one byte became three; the text says how much
@@ -73,7 +87,7 @@ mod tests {
     use super::*;
 
     fn kept(pieces: &[&[u8]]) -> String {
-        let mut tail = Tail::default();
+        let mut tail = Tail::of(OUTPUT_MAX);
         pieces.iter().for_each(|piece| tail.push(piece));
         tail.text()
     }

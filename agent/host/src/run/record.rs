@@ -59,6 +59,8 @@ pub enum RunEnd {
     Stopped,
     /// The program does not exist, or is not executable.
     NotStarted(String),
+    /// A hook ended well, and its answer tells no end.
+    BadAnswer(String),
 }
 
 /// The output for one name.

@@ -28,7 +28,8 @@ use tokio::net::unix::pipe;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::directory::{Directory, disk};
+use super::answer::{self, ANSWER_MAX};
+use super::directory::{Directory, INPUT, disk};
 use super::output::{self, OUTPUT_MAX, Tail};
 use super::record::{self, Ended, Order, Output, RunEnd};
 use super::{RunFailed, family};
@@ -111,6 +112,12 @@ pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
         // The process has ended, without a known status.
         (None, _) => RunEnd::Killed(0),
     };
+    if child.is_hook {
+        let ended = answer::taken(how, child.stdout.tail, child.stderr.tail, &order.outputs);
+        let room = OUTPUTS_MAX.saturating_sub(ended.stdout.len() + ended.stderr.len());
+        let outputs = within(room, ended.outputs.into_iter());
+        return finish(&directory, &Ended { outputs, ..ended }).await;
+    }
     let outputs =
         order.outputs.iter().filter_map(|name| Some((name.clone(), read_output(&directory, name)?)));
     let (stdout, stderr) = (child.stdout.tail.text(), child.stderr.tail.text());
@@ -173,6 +180,7 @@ async fn finish(directory: &Directory, ended: &Ended) -> Result<(), RunFailed> {
     // A failure is harmless: the files go with the directory.
     let _ = fs::remove_file(directory.file("order"));
     let _ = fs::remove_file(directory.file("script"));
+    let _ = fs::remove_file(directory.file(INPUT));
     let _ = fs::remove_dir_all(directory.file("work"));
     Ok(())
 }
@@ -184,6 +192,8 @@ struct Child {
     ended: tokio::signal::unix::Signal,
     stdout: Stream,
     stderr: Stream,
+    /// Its standard output is an answer.
+    is_hook: bool,
 }
 
 struct Stream {
@@ -198,13 +208,20 @@ impl Child {
         let (program, arguments) = arguments.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let mut command = Command::new(program);
         command.args(arguments).env_clear().envs(&order.environment).current_dir(directory.file("work"));
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        let input = match File::open(directory.file(INPUT)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            input => Some(input?),
+        };
+        let is_hook = input.is_some();
+        command.stdin(input.map_or_else(Stdio::null, Stdio::from));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         sys::end_with_parent(&mut command);
         let mut child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed());
-        let stdout = Stream::new(child.stdout.take().map(OwnedFd::from))?;
-        let stderr = Stream::new(child.stderr.take().map(OwnedFd::from))?;
-        Ok(Self { pid, status: None, ended, stdout, stderr })
+        let most = if is_hook { ANSWER_MAX } else { OUTPUT_MAX };
+        let stdout = Stream::new(child.stdout.take().map(OwnedFd::from), most)?;
+        let stderr = Stream::new(child.stderr.take().map(OwnedFd::from), OUTPUT_MAX)?;
+        Ok(Self { pid, status: None, ended, stdout, stderr, is_hook })
     }
 
     /// Returns when the command has ended. Processes that it started may still run.
@@ -275,9 +292,10 @@ impl Child {
 }
 
 impl Stream {
-    fn new(fd: Option<OwnedFd>) -> io::Result<Self> {
+    /// Keeps the last `most` bytes.
+    fn new(fd: Option<OwnedFd>, most: usize) -> io::Result<Self> {
         let pipe = fd.map(pipe::Receiver::from_owned_fd).transpose()?;
-        Ok(Self { pipe, tail: Tail::default() })
+        Ok(Self { pipe, tail: Tail::of(most) })
     }
 
     /// Reads the available output, or waits for some; waits for ever once the pipe is closed.

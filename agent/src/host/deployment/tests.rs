@@ -48,7 +48,7 @@ fn ended(how: RunEnd, outputs: &[(&str, Output)]) -> Ended {
 fn a_run_that_did_well_tells_what_was_declared() {
     let deployment = deployment(DeploymentGroup::Script, "");
     let outputs = [("result", Output::Text("blue".into())), ("error", Output::Text(String::new()))];
-    let observed = told(&deployment, ended(RunEnd::Exited(0), &outputs)).unwrap();
+    let observed = told(&deployment, &Ran::Script, ended(RunEnd::Exited(0), &outputs)).unwrap();
     let wanted = [
         ("deploy_status_code", "0"),
         ("deploy_stderr", "first\nlast\n"),
@@ -70,6 +70,7 @@ fn a_run_that_did_not_says_why_and_is_not_tried_again() {
         (RunEnd::TimedOut, vec![], "the script took longer than 60 s and was ended:\nfirst\nlast"),
         (RunEnd::Stopped, vec![], "the script was ended: its job was withdrawn:\nfirst\nlast"),
         (RunEnd::NotStarted("x".into()), vec![], "the script cannot be started: x:\nfirst\nlast"),
+        (RunEnd::BadAnswer("x".into()), vec![], "the script has failed: x:\nfirst\nlast"),
         (RunEnd::Exited(0), vec![("error", text("no\n"))], "the script left an error in output 'error':\nno"),
         (
             RunEnd::Exited(0),
@@ -77,9 +78,20 @@ fn a_run_that_did_not_says_why_and_is_not_tried_again() {
             "output 'result' has 99999 bytes: more than is taken of one output (32 KiB), or of all (128 KiB)",
         ),
     ] {
-        let failed = told(&deployment, ended(how, &outputs)).unwrap_err();
+        let failed = told(&deployment, &Ran::Script, ended(how, &outputs)).unwrap_err();
         assert_eq!(failed, RunError { reason: reason.into(), retry: Retry::Never });
     }
+}
+
+#[test]
+fn a_hook_without_errors_is_quoted_by_its_output() {
+    let deployment = deployment(DeploymentGroup::Hook, "");
+    let failed = |stderr: &str| {
+        let ended = Ended { stderr: stderr.into(), ..ended(RunEnd::Exited(2), &[]) };
+        told(&deployment, &Ran::Hook("ansible".into()), ended).unwrap_err().reason
+    };
+    assert_eq!(failed(" \n"), "the hook 'ansible' ended with status 2:\nout");
+    assert_eq!(failed("no\n"), "the hook 'ansible' ended with status 2:\nno");
 }
 
 #[test]
@@ -138,7 +150,12 @@ async fn documents_are_written_compared_and_taken_away_with_their_deployment() {
 async fn what_is_known_by_its_digest_alone_does_not_differ() {
     let dir = tempfile::tempdir().unwrap();
     let host = host(dir.path());
-    for group in [DeploymentGroup::Script, DeploymentGroup::ApplyConfig, DeploymentGroup::JsonFile] {
+    for group in [
+        DeploymentGroup::Script,
+        DeploymentGroup::ApplyConfig,
+        DeploymentGroup::JsonFile,
+        DeploymentGroup::Hook,
+    ] {
         let mut applied = deployment(group, "");
         let digest = muster_shared::model::ContentDigest::of(b"{}");
         applied.steps[0].config = Content::Stored { digest, size: 2 };

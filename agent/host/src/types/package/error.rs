@@ -135,6 +135,7 @@ impl PackageFault {
             RunEnd::TimedOut => "took longer than its time and was ended".to_owned(),
             RunEnd::Stopped => "was ended: its job was withdrawn".to_owned(),
             RunEnd::NotStarted(why) => format!("cannot be started: {why}"),
+            RunEnd::BadAnswer(why) => why.clone(),
         };
         // A package's own script fails alike each time; networks, mirrors and disks do not.
         let of_script = ["installed dpkg", "maintainer script", "scriptlet in rpm package"];

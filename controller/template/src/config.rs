@@ -3,6 +3,8 @@
 //!
 //! Absent: the properties in a template (`types/config.rs`), and the deployment of a config (`types/deployment.rs`).
 
+use std::collections::BTreeMap;
+
 use muster_shared::model::DeploymentOutput;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -15,7 +17,7 @@ pub struct SoftwareConfig {
     pub inputs: Vec<ConfigInput>,
     /// The outputs read from a run.
     pub outputs: Vec<DeploymentOutput>,
-    /// Options as JSON, for operators: no group of this build has options.
+    /// Options as JSON, for hooks.
     pub options: Option<String>,
 }
 
@@ -40,7 +42,7 @@ pub struct ComponentPart {
 }
 
 /// Heat's names for what takes a config.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ConfigGroup {
     /// A program.
     Script,
@@ -50,6 +52,16 @@ pub enum ConfigGroup {
     JsonFile,
     /// The network, as a `Muster::NetworkConfig`.
     OsNetConfig,
+    /// A program of the server with the group's name.
+    Hook(Box<HookGroup>),
+}
+
+/// A group that a program of the server takes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HookGroup {
+    pub name: String,
+    /// Types of the config's inputs that declare another one than `String`: these values are given as they are.
+    pub types: BTreeMap<String, String>,
 }
 
 /// Heat's actions. Nothing runs for the last two: no stack of Muster is suspended.
@@ -84,6 +96,17 @@ impl SoftwareConfig {
         }
     }
 
+    fn hooks(&self) -> impl Iterator<Item = &HookGroup> {
+        let groups: Vec<&ConfigGroup> = match &self.body {
+            ConfigBody::Text(group, _) | ConfigBody::Structured(group, _) => vec![group],
+            ConfigBody::Component(parts) => parts.iter().map(|part| &part.tool).collect(),
+        };
+        groups.into_iter().filter_map(|group| match group {
+            ConfigGroup::Hook(hook) => Some(&**hook),
+            _ => None,
+        })
+    }
+
     pub(crate) fn properties(&self) -> Map<String, Value> {
         let mut all = Map::new();
         let mut put = |name: &str, value: Value| drop(all.insert(name.to_owned(), value));
@@ -96,6 +119,9 @@ impl SoftwareConfig {
         }
         let input = |input: &ConfigInput| {
             let mut shown = json!({"name": input.name});
+            if let Some(kind) = self.hooks().find_map(|hook| hook.types.get(&input.name)) {
+                shown["type"] = json!(kind);
+            }
             if let Some(default) = &input.default {
                 shown["default"] = serde_json::from_str(default).unwrap_or_default();
             }
@@ -130,31 +156,25 @@ fn configs(parts: &[ComponentPart]) -> Value {
 }
 
 impl ConfigGroup {
-    /// The accepted names: Heat's own name for a config without a group also means `os-apply-config`.
-    pub(crate) const NAMES: [&str; 6] =
-        ["Heat::Ungrouped", "apply-config", "json-file", "os-apply-config", "os-net-config", "script"];
-
-    pub(crate) const OF_DOCUMENTS: [&str; 5] =
-        ["Heat::Ungrouped", "apply-config", "json-file", "os-apply-config", "os-net-config"];
-
-    /// The group of a name in a template.
-    pub(crate) fn from_name(name: &str) -> Option<Self> {
+    /// The group of a name in a template. Heat's own name for a config without a group means `os-apply-config`.
+    pub(crate) fn of_name(name: &str) -> Self {
         match name {
-            "script" => Some(Self::Script),
-            "apply-config" | "os-apply-config" | "Heat::Ungrouped" => Some(Self::ApplyConfig),
-            "json-file" => Some(Self::JsonFile),
-            "os-net-config" => Some(Self::OsNetConfig),
-            _ => None,
+            "script" => Self::Script,
+            "apply-config" | "os-apply-config" | "Heat::Ungrouped" => Self::ApplyConfig,
+            "json-file" => Self::JsonFile,
+            "os-net-config" => Self::OsNetConfig,
+            _ => Self::Hook(Box::new(HookGroup { name: name.to_owned(), types: BTreeMap::new() })),
         }
     }
 
     /// The name in templates.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::Script => "script",
             Self::ApplyConfig => "apply-config",
             Self::JsonFile => "json-file",
             Self::OsNetConfig => "os-net-config",
+            Self::Hook(hook) => &hook.name,
         }
     }
 }

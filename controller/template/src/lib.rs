@@ -51,7 +51,9 @@ mod yaql;
 
 pub use address::{FixedIp, Net, Port, Subnet};
 pub use bind::{Facade, Parameters, StackNames, must_be_given};
-pub use config::{ComponentPart, ConfigAction, ConfigBody, ConfigGroup, ConfigInput, SoftwareConfig};
+pub use config::{
+    ComponentPart, ConfigAction, ConfigBody, ConfigGroup, ConfigInput, HookGroup, SoftwareConfig,
+};
 pub use desired::{Desired, FlowSet, ForeignPolicy};
 pub use digest::names_digest;
 pub use document::document;

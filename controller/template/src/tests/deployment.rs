@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use muster_shared::model::{
-    Action, Content, Deployment, DeploymentAction, DeploymentGroup, OnDelete, OnInterrupt, Spec,
+    Action, Content, Deployment, DeploymentAction, DeploymentGroup, HookConfig, OnDelete, OnInterrupt, Spec,
 };
 use serde_json::{Value, json};
 
@@ -97,6 +97,82 @@ fn inputs_become_an_environment() {
     assert_eq!(outputs, [("result", false), ("wrong", true)]);
     let heat = deployment(script(json!({})), &json!({"signal_transport": "ZAQAR_SIGNAL", "name": "mine"}));
     assert_eq!((&*heat.inputs["deploy_signal_transport"], &*heat.name), ("ZAQAR_SIGNAL", "mine"));
+}
+
+fn hooked(deployment: &Deployment, action: Action) -> HookConfig {
+    assert_eq!(deployment.step(action).unwrap().group, DeploymentGroup::Hook);
+    HookConfig::read(text(deployment, action).unwrap().as_bytes()).unwrap()
+}
+
+#[test]
+fn a_foreign_group_is_given_all_as_heats_agents_do() {
+    let config = config(
+        Kind::SoftwareConfig,
+        &json!({"group": "Own::puppet", "config": "{not json", "options": {"tags": ["a"]}, "inputs": [
+            {"name": "ports", "type": "Json", "default": [80]}, {"name": "flag", "type": "String"},
+            {"name": "nothing"}, {"name": "replaces", "replace_on_change": true}]}),
+    );
+    let shown = Desired::Virtual(VirtualResource::Config(config.clone()));
+    assert_eq!(shown.virtual_resource().unwrap().properties()["inputs"][0]["type"], "Json");
+    let values = json!({"flag": true, "more": {"b": [1, null]}, "number": 5});
+    let one = deployment(config, &json!({"input_values": values}));
+    let hook = hooked(&one, Action::Update);
+    assert_eq!((&*hook.group, &hook.config), ("Own::puppet", &json!("{not json")));
+    assert_eq!(Value::Object(hook.options), json!({"tags": ["a"]}));
+    let inputs: BTreeMap<&str, (&str, &Value)> =
+        hook.inputs.iter().map(|input| (&*input.name, (&*input.kind, &input.value))).collect();
+    for (name, kind, value) in [
+        ("deploy_resource_name", "String", json!("setup")),
+        ("deploy_stack_id", "String", json!("web/7")),
+        ("flag", "String", json!("True")),
+        ("more", "String", json!("{'b': [1, None]}")),
+        ("nothing", "String", json!("None")),
+        ("number", "String", json!("5")),
+        ("ports", "Json", json!([80])),
+    ] {
+        assert_eq!(inputs[name], (kind, &value), "{name}");
+    }
+    // The job has inputs once; a change of this one is seen in them.
+    assert_eq!(one.inputs.keys().collect::<Vec<_>>(), ["replaces"]);
+}
+
+#[test]
+fn documents_and_components_reach_hooks_too() {
+    let structured = config(
+        Kind::StructuredConfig,
+        &json!({"group": "hiera", "config": {"datafiles": {"a": {"port": {"get_input": "port"}}}}}),
+    );
+    let Spec::Deployment(one) =
+        deployed(Kind::StructuredDeployment, structured, &json!({"input_values": {"port": 80}})).unwrap()
+    else {
+        panic!("no deployment");
+    };
+    assert_eq!(hooked(&one, Action::Create).config, json!({"datafiles": {"a": {"port": 80}}}));
+    let component = config(
+        Kind::SoftwareComponent,
+        &json!({"inputs": [{"name": "ports", "type": "CommaDelimitedList"}], "configs": [
+            {"actions": ["CREATE"], "tool": "script", "config": "install"},
+            {"actions": ["UPDATE", "DELETE"], "tool": "ansible", "config": "- hosts: all"}]}),
+    );
+    let of = deployment(component, &json!({"input_values": {"ports": [80]}}));
+    assert_eq!((text(&of, Action::Create).unwrap().as_str(), &*of.inputs["ports"]), ("install", "[80]"));
+    let hook = hooked(&of, Action::Delete);
+    let ports = hook.inputs.iter().find(|input| input.name == "ports").unwrap();
+    assert_eq!(
+        (&hook.config, &*ports.kind, &ports.value),
+        (&json!("- hosts: all"), "CommaDelimitedList", &json!([80]))
+    );
+}
+
+#[test]
+fn a_config_of_any_group_may_be_there_for_nothing() {
+    let text = "heat_template_version: 2018-08-31
+resources:
+  a: {type: OS::Heat::SoftwareConfig, properties: {group: no-such-group, config: x}}
+  b: {type: OS::Heat::StructuredConfig, properties: {group: kolla_config, config: {a: 1}}}
+  c: {type: OS::Heat::SoftwareComponent, properties: {configs: [{tool: salt, config: x}]}}
+";
+    parse("t", text, &BTreeMap::new()).unwrap();
 }
 
 #[test]
@@ -221,7 +297,7 @@ fn what_no_run_can_be_given_is_refused() {
 fn faults_of_configs_and_deployments_have_their_place() {
     let text = r"heat_template_version: 2018-08-31
 resources:
-  a: {type: OS::Heat::SoftwareConfig, properties: {group: ansible}}
+  a: {type: OS::Heat::SoftwareConfig, properties: {group: [ansible]}}
   b: {type: OS::Heat::StructuredConfig, properties: {group: script, outputs: [{name: x, kind: y}]}}
   c: {type: OS::Heat::SoftwareComponent, properties: {configs: [{tool: os-net-config}, {tool: script, actions: [BOOT]}]}}
   d: {type: OS::Heat::SoftwareDeployment, properties: {config: {get_resource: e}, server: web-1, signal_transport: SMOKE}}
@@ -235,8 +311,7 @@ outputs:
 ";
     let errors = parse("t", text, &BTreeMap::new()).unwrap_err().to_string();
     for wanted in [
-        "t:3:59: resources.a.properties.group: the group 'ansible' is not supported; known are Heat::Ungrouped, \
-         apply-config, json-file, os-apply-config, os-net-config, script",
+        "t:3:59: resources.a.properties.group: want the name of a group",
         "resources.b.properties.group: a script is text: take an OS::Heat::SoftwareConfig",
         "resources.b.properties.outputs[0]: unknown key 'kind'",
         "resources.c.properties.configs[0].tool: os-net-config is no tool of a component",

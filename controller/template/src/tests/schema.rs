@@ -104,8 +104,12 @@ pub(super) fn sample(kind: Kind) -> (Value, Value) {
         | Kind::None
         | Kind::SoftwareDeploymentGroup
         | Kind::StructuredDeploymentGroup => (json!({}), json!({})),
-        Kind::SoftwareConfig => (json!({}), config(json!({"config": ["#!/bin/sh", "true"]}))),
-        Kind::StructuredConfig => (json!({}), config(json!({"config": [{"a": 1}, {"a": 2}]}))),
+        Kind::SoftwareConfig => {
+            (json!({}), config(json!({"config": ["#!/bin/sh", "true"], "group": ["script", "ansible"]})))
+        }
+        Kind::StructuredConfig => {
+            (json!({}), config(json!({"config": [{"a": 1}, {"a": 2}], "group": ["json-file", "hiera"]})))
+        }
         Kind::SoftwareComponent => {
             let part = |text: &str| json!([{"tool": "script", "actions": ["CREATE"], "config": text}]);
             (json!({"configs": []}), config(json!({"configs": [part("true"), part("false")]})))

@@ -3,7 +3,9 @@
 //! Absent: the config itself (`controller/template/src/config.rs`), and its inputs and steps on a node
 //! (`deployment.rs`).
 
-use muster_shared::model::DeploymentOutput;
+use std::collections::BTreeMap;
+
+use muster_shared::model::{DeploymentOutput, INPUT_TYPE};
 use serde_json::{Map, Value};
 
 use super::value::{text, unwanted};
@@ -19,24 +21,24 @@ type Read<T> = Result<T, PropertyError>;
 const INPUT_KEYS: [&str; 5] = ["default", "description", "name", "replace_on_change", "type"];
 const OUTPUT_KEYS: [&str; 4] = ["description", "error_output", "name", "type"];
 const PART_KEYS: [&str; 3] = ["actions", "config", "tool"];
-/// Types of inputs and outputs; for people alone, as in Heat.
+/// Types of inputs and outputs; as in Heat. Hooks alone are told them.
 const TYPES: [&str; 5] = ["Boolean", "CommaDelimitedList", "Json", "Number", "String"];
 
+const GROUPS: &str = "what takes the config on the node: script, apply-config, json-file, os-net-config, or a hook of the \
+     server, such as ansible or puppet";
 const GROUP: Property = Property::optional("group", |value| group(value).map(drop))
-    .is(PropertyType::String, "what takes the config on the node")
-    .default("\"Heat::Ungrouped\"")
-    .one_of(&ConfigGroup::NAMES);
+    .is(PropertyType::String, GROUPS)
+    .default("\"Heat::Ungrouped\"");
 /// A script is a text.
 const DOCUMENT_GROUP: Property = Property::optional("group", |value| document_group(value).map(drop))
-    .is(PropertyType::String, "what takes the config on the node")
-    .default("\"Heat::Ungrouped\"")
-    .one_of(&ConfigGroup::OF_DOCUMENTS);
+    .is(PropertyType::String, GROUPS)
+    .default("\"Heat::Ungrouped\"");
 const INPUTS: Property = Property::optional("inputs", |value| inputs(value).map(drop))
     .is(PropertyType::List, "maps with name, type, default, description, replace_on_change");
 const OUTPUTS: Property = Property::optional("outputs", |value| outputs(value).map(drop))
     .is(PropertyType::List, "maps with name, type, description, error_output");
 const OPTIONS: Property = Property::optional("options", |value| map(value).map(drop))
-    .is(PropertyType::Map, "taken for Heat's sake: no group here has options");
+    .is(PropertyType::Map, "for hooks: what their group's tool is told besides the config");
 
 pub(super) const SOFTWARE: TypeInfo = TypeInfo::new(
     "OS::Heat::SoftwareConfig",
@@ -108,7 +110,12 @@ fn component(given: &RenderedProperties<'_>) -> Read<SoftwareConfig> {
     whole(given, ConfigBody::Component(parts))
 }
 
-fn whole(given: &RenderedProperties<'_>, body: ConfigBody) -> Read<SoftwareConfig> {
+fn whole(given: &RenderedProperties<'_>, mut body: ConfigBody) -> Read<SoftwareConfig> {
+    let types = given.get("inputs", types)?.unwrap_or_default();
+    match &mut body {
+        ConfigBody::Text(group, _) | ConfigBody::Structured(group, _) => typed(group, &types),
+        ConfigBody::Component(parts) => parts.iter_mut().for_each(|part| typed(&mut part.tool, &types)),
+    }
     Ok(SoftwareConfig {
         body,
         inputs: given.get("inputs", inputs)?.unwrap_or_default(),
@@ -119,10 +126,14 @@ fn whole(given: &RenderedProperties<'_>, body: ConfigBody) -> Read<SoftwareConfi
 
 fn group(value: &Value) -> Read<ConfigGroup> {
     let name = value.as_str().ok_or_else(|| unwanted("the name of a group", value))?;
-    ConfigGroup::from_name(name).ok_or_else(|| {
-        let near = suggestion_or_all(name, &ConfigGroup::NAMES);
-        PropertyError::new(format!("the group '{}' is not supported{near}", cut(name)))
-    })
+    Ok(ConfigGroup::of_name(name))
+}
+
+/// A hook is told the types of its inputs, which other groups need not know.
+fn typed(group: &mut ConfigGroup, types: &BTreeMap<String, String>) {
+    if let ConfigGroup::Hook(hook) = group {
+        hook.types.clone_from(types);
+    }
 }
 
 fn document_group(value: &Value) -> Read<ConfigGroup> {
@@ -195,6 +206,15 @@ fn inputs(value: &Value) -> Read<Vec<ConfigInput>> {
             replace_on_change: flag(map, "replace_on_change")?,
         })
     })
+}
+
+/// The inputs' types but for the default one.
+fn types(value: &Value) -> Read<BTreeMap<String, String>> {
+    let each =
+        each(value, |map| Ok((named(map)?, map.get("type").and_then(Value::as_str).map(str::to_owned))))?;
+    let typed =
+        each.into_iter().filter_map(|(name, kind)| Some((name, kind.filter(|kind| kind != INPUT_TYPE)?)));
+    Ok(typed.collect())
 }
 
 fn outputs(value: &Value) -> Read<Vec<DeploymentOutput>> {

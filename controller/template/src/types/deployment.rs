@@ -2,6 +2,8 @@
 //!
 //! A deployment names its config by id. [`Site`] provides the config and the stack's name.
 //!
+//! A group that Muster has not is a hook of the server: its step has all that the hook is given, but for what a run adds.
+//!
 //! Absent: the lookup of the config and the attributes of a run (`controller/engine/src/deployment.rs`), and the run
 //! itself (`agent/src/host/deployment.rs`).
 
@@ -10,16 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_shared::model::network::NetworkDocument;
 use muster_shared::model::{
     Content, DEPLOY_ACTION, DEPLOYMENT_TIMEOUT_MAX, Deployment, DeploymentAction, DeploymentGroup,
-    DeploymentStep, NetworkConfig, OnDelete, OnInterrupt, Spec,
+    DeploymentStep, HookConfig, HookInput, INPUT_TYPE, NetworkConfig, OnDelete, OnInterrupt, Spec,
 };
 use serde_json::{Map, Value};
 
 use super::config::{actions, map};
 use super::value::{CONFIRM_TIMEOUT, integer, node, text, unwanted};
 use super::{Place, Property, PropertyError, PropertyType, RenderedProperties, TypeInfo};
-use crate::config::{ConfigAction, ConfigBody, ConfigGroup, SoftwareConfig};
+use crate::config::{ConfigAction, ConfigBody, ConfigGroup, HookGroup, SoftwareConfig};
 use crate::error::{cut, suggestion_or_all};
-use crate::text::text_of;
+use crate::text::{python, text_of};
 
 type Read<T> = Result<T, PropertyError>;
 
@@ -196,15 +198,21 @@ fn spec(given: &RenderedProperties<'_>, site: &dyn Site, is_structured: bool) ->
     if let Some((config, is_text)) = os_net_config(body) {
         return network(config, is_text, &actions, structured.as_ref(), &values);
     }
+    let options = config.as_ref().and_then(|config| config.options.as_deref());
     let steps = match body {
-        Some(body) => steps(body, &actions, structured.as_ref(), &values)?,
+        Some(body) => steps(body, &actions, structured.as_ref(), &values, options)?,
         None => Vec::new(),
     };
+    let replace_on = replacing(config.as_ref());
+    // The config for a hook has its inputs, and a job has no room for all of them twice.
+    let is_hook = !steps.is_empty() && steps.iter().all(|step| step.group == DeploymentGroup::Hook);
+    let is_needed = |name: &String| !is_hook || replace_on.contains(name);
+    let inputs = values.iter().filter(|(name, _)| is_needed(name));
     let deployment = Deployment {
         name: given.get("name", text)?.unwrap_or_else(|| site.resource().to_owned()),
         steps,
-        inputs: values.iter().map(|(name, value)| (name.clone(), environment(value))).collect(),
-        replace_on: replacing(config.as_ref()),
+        inputs: inputs.map(|(name, value)| (name.clone(), environment(value))).collect(),
+        replace_on,
         outputs: config.map(|config| config.outputs).unwrap_or_default(),
         timeout,
         on_interrupt,
@@ -291,27 +299,33 @@ fn steps(
     actions: &[ConfigAction],
     structured: Option<&Structured>,
     values: &BTreeMap<String, Value>,
+    options: Option<&str>,
 ) -> Read<Vec<DeploymentStep>> {
-    let step = |group: ConfigGroup, actions: &[ConfigAction], config: String| {
+    let step = |group: &ConfigGroup, actions: &[ConfigAction], config: Value| {
         let actions: Vec<DeploymentAction> = actions.iter().filter_map(|action| reaching(*action)).collect();
+        let text = |config: Value| text_of(&config).into_owned().into_bytes();
         // A component may have any number of these; the others are `Network`.
-        let group = match group {
-            ConfigGroup::Script => DeploymentGroup::Script,
-            ConfigGroup::JsonFile => DeploymentGroup::JsonFile,
-            ConfigGroup::ApplyConfig | ConfigGroup::OsNetConfig => DeploymentGroup::ApplyConfig,
+        let (group, config) = match group {
+            ConfigGroup::Script => (DeploymentGroup::Script, text(config)),
+            ConfigGroup::JsonFile => (DeploymentGroup::JsonFile, config.to_string().into_bytes()),
+            ConfigGroup::ApplyConfig | ConfigGroup::OsNetConfig => {
+                (DeploymentGroup::ApplyConfig, config.to_string().into_bytes())
+            }
+            ConfigGroup::Hook(hook) => {
+                (DeploymentGroup::Hook, hooked(hook, config, values, options).to_bytes())
+            }
         };
-        (!actions.is_empty()).then(|| DeploymentStep {
-            actions,
-            group,
-            config: Content::Inline(config.into_bytes()),
-        })
+        (!actions.is_empty()).then(|| DeploymentStep { actions, group, config: Content::Inline(config) })
     };
     let steps: Vec<Option<DeploymentStep>> = match body {
         ConfigBody::Text(ConfigGroup::Script, text) => {
-            vec![step(ConfigGroup::Script, actions, text.clone())]
+            vec![step(&ConfigGroup::Script, actions, text.as_str().into())]
+        }
+        ConfigBody::Text(group @ ConfigGroup::Hook(_), text) => {
+            vec![step(group, actions, text.as_str().into())]
         }
         ConfigBody::Text(group, text) => {
-            vec![step(*group, actions, document(text, *group)?.to_string())]
+            vec![step(group, actions, document(text, group)?)]
         }
         ConfigBody::Structured(group, json) => {
             // A document that uses the action differs for each action.
@@ -322,23 +336,47 @@ fn steps(
                 if let ([action], true) = (actions, apart) {
                     values.insert(DEPLOY_ACTION.into(), action.name().into());
                 }
-                let config = filled(json, *group, structured, &values)?;
-                steps.push(step(*group, actions, config.to_string()));
+                let config = filled(json, group, structured, &values)?;
+                steps.push(step(group, actions, config));
             }
             steps
         }
         ConfigBody::Component(parts) => {
             let part = |part: &crate::config::ComponentPart| {
-                let config = match part.tool {
-                    ConfigGroup::Script => part.config.clone(),
-                    tool => document(&part.config, tool)?.to_string(),
+                let config = match &part.tool {
+                    ConfigGroup::Script | ConfigGroup::Hook(_) => part.config.as_str().into(),
+                    tool => document(&part.config, tool)?,
                 };
-                Ok(step(part.tool, &part.actions, config))
+                Ok(step(&part.tool, &part.actions, config))
             };
             parts.iter().map(part).collect::<Read<Vec<_>>>()?
         }
     };
     Ok(steps.into_iter().flatten().collect())
+}
+
+/// What a hook is given. As heat-agents do, an input of type `String` is a text in Python's form.
+fn hooked(
+    group: &HookGroup,
+    config: Value,
+    values: &BTreeMap<String, Value>,
+    options: Option<&str>,
+) -> HookConfig {
+    let input = |(name, value): (&String, &Value)| {
+        let declared = group.types.get(name);
+        let value = match (declared, value) {
+            (None, Value::String(_)) | (Some(_), _) => value.clone(),
+            (None, value) => Value::String(python(value)),
+        };
+        let kind = declared.map_or(INPUT_TYPE, String::as_str).to_owned();
+        HookInput { name: name.clone(), kind, value }
+    };
+    HookConfig {
+        group: group.name.clone(),
+        config,
+        options: options.and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default(),
+        inputs: values.iter().map(input).collect(),
+    }
 }
 
 fn reaching(action: ConfigAction) -> Option<DeploymentAction> {
@@ -353,7 +391,7 @@ fn reaching(action: ConfigAction) -> Option<DeploymentAction> {
 /// A document with its inputs in it.
 fn filled(
     json: &str,
-    group: ConfigGroup,
+    group: &ConfigGroup,
     structured: Option<&Structured>,
     values: &BTreeMap<String, Value>,
 ) -> Read<Value> {
@@ -366,7 +404,7 @@ fn filled(
 }
 
 /// Parses a text as the JSON that its group needs; an empty text is an empty map.
-fn document(text: &str, group: ConfigGroup) -> Read<Value> {
+fn document(text: &str, group: &ConfigGroup) -> Read<Value> {
     let wrong = |why: &str| {
         let message = format!("its config is for the group {}, and is no map in JSON: {why}", group.name());
         PropertyError::new(message).within_key("config")
@@ -376,7 +414,9 @@ fn document(text: &str, group: ConfigGroup) -> Read<Value> {
     }
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(value @ Value::Array(_)) if group == ConfigGroup::OsNetConfig => Ok(value),
+        Ok(value @ Value::Array(_)) if matches!(group, ConfigGroup::OsNetConfig | ConfigGroup::Hook(_)) => {
+            Ok(value)
+        }
         Ok(_) => Err(wrong("it is another value")),
         Err(error) => Err(wrong(&error.to_string())),
     }
@@ -404,7 +444,7 @@ fn network(
         return Err(PropertyError::new(message).within_key("actions"));
     }
     let structured = structured.filter(|_| !is_text);
-    let document = filled(config, ConfigGroup::OsNetConfig, structured, values)?;
+    let document = filled(config, &ConfigGroup::OsNetConfig, structured, values)?;
     // The form within an os-apply-config document.
     let document = document.get("os_net_config").cloned().unwrap_or(document);
     NetworkDocument::parse(&document).map_err(|error| {

@@ -297,7 +297,7 @@ fn properties_are_looked_at_where_the_condition_holds() {
 parameters: {go: {type: boolean}}
 conditions: {go: {get_param: go}}
 resources:
-  a: {type: OS::Heat::SoftwareConfig, condition: go, properties: {group: ansible}}
+  a: {type: OS::Heat::SoftwareConfig, condition: go, properties: {group: [x]}}
   b: {type: Muster::File, condition: {get_param: go}, properties: {node: web-1, path: x, colour: red}}
 ";
     let whole = "  c: {type: OS::Heat::SoftwareDeploymentGroup, condition: go, properties: {servers: {x: web-1}, colour: red}}
@@ -316,7 +316,7 @@ resources:
         assert_eq!(kept.len(), text.matches("  g:").count());
         let errors = tree(true).err().unwrap();
         for wanted in [
-            "resources.a.properties.group: the group 'ansible' is not supported",
+            "resources.a.properties.group: want the name of a group",
             "resources.b.properties.colour: Muster::File has no property 'colour'",
             "resources.b.properties.path: ",
         ] {

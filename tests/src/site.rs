@@ -8,6 +8,7 @@
 #![allow(clippy::unwrap_used, reason = "only tests are made of this; what fails here fails the test")]
 
 mod controllers;
+mod heat_agents;
 mod hostile_broker;
 mod mosquitto;
 mod oidc_provider;
@@ -18,6 +19,7 @@ mod probe;
 mod rmqtt;
 
 pub use controllers::Controllers;
+pub use heat_agents::HeatAgents;
 pub use hostile_broker::{HostileBroker, Misdeeds};
 pub use mosquitto::{Mosquitto, Port};
 pub use oidc_provider::OidcProvider;
@@ -388,6 +390,7 @@ impl Site {
             // Never this machine's own.
             command.env("MUSTER_HOST__ETC_HOSTNAME", root.join("hostname"));
             command.env("MUSTER_HOST__RUN_DIR", root.join("run"));
+            command.env("MUSTER_HOST__HOOKS", root.join("hooks"));
             command.args(arguments).arg("--config").arg(&config).arg("--state-dir").arg(&state);
             if let Some(switch) = place.switch {
                 switch.environment(&mut command);

@@ -27,6 +27,7 @@ mod flows;
 mod flows_nftables;
 mod gone;
 mod heat_api;
+mod hooks;
 mod hostname;
 mod intent_ring;
 mod intents;

@@ -213,11 +213,14 @@ impl fmt::Display for Ran {
 
 fn told(deployment: &Deployment, what: &Ran, ended: Ended) -> Result<Observed, RunError> {
     let errors = match what {
-        // The tools behind some hooks tell their errors on standard output alone.
-        Ran::Hook(_) if ended.stderr.trim().is_empty() => &ended.stdout,
-        Ran::Hook(_) | Ran::Script => &ended.stderr,
+        // Some tools, such as Ansible, warn on standard error and tell failures on standard output.
+        Ran::Hook(_) => Cow::Owned(format!("{}\n{}", ended.stderr.trim_end(), ended.stdout)),
+        Ran::Script => Cow::Borrowed(&*ended.stderr),
     };
-    let failed = |reason: String| RunError { reason: quoting(reason, errors), retry: Retry::Never };
+    let failed = |reason: String| RunError {
+        reason: quoting(reason, errors.trim_start_matches('\n')),
+        retry: Retry::Never,
+    };
     let status = match &ended.how {
         RunEnd::Exited(0) => 0,
         RunEnd::Exited(status) => return Err(failed(format!("{what} ended with status {status}"))),

@@ -27,7 +27,7 @@ impl HookedNode {
     fn template(&self, config: &Value, deployment: &Value, kind: &str) -> String {
         let mut properties = json!({"config": {"get_resource": "config"}, "server": "web-1"});
         properties.as_object_mut().unwrap().extend(deployment.as_object().unwrap().clone());
-        let template = json!({
+        let mut template = json!({
             "heat_template_version": "2018-08-31",
             "parameters": {"colour": {"type": "string", "default": "hunter2", "hidden": true}},
             "resources": {
@@ -35,10 +35,12 @@ impl HookedNode {
                 "run": {"type": format!("OS::Heat::{kind}Deployment"), "properties": properties},
             },
             "outputs": {
-                "result": {"value": {"get_attr": ["run", "result"]}},
                 "said": {"value": {"get_attr": ["run", "deploy_stdout"]}},
             },
         });
+        if !config["outputs"].is_null() {
+            template["outputs"]["result"] = json!({"value": {"get_attr": ["run", "result"]}});
+        }
         self.site.file(&template.to_string())
     }
 

@@ -84,14 +84,14 @@ fn a_run_that_did_not_says_why_and_is_not_tried_again() {
 }
 
 #[test]
-fn a_hook_without_errors_is_quoted_by_its_output() {
+fn a_hook_is_quoted_by_its_errors_and_its_output() {
     let deployment = deployment(DeploymentGroup::Hook, "");
     let failed = |stderr: &str| {
         let ended = Ended { stderr: stderr.into(), ..ended(RunEnd::Exited(2), &[]) };
         told(&deployment, &Ran::Hook("ansible".into()), ended).unwrap_err().reason
     };
     assert_eq!(failed(" \n"), "the hook 'ansible' ended with status 2:\nout");
-    assert_eq!(failed("no\n"), "the hook 'ansible' ended with status 2:\nno");
+    assert_eq!(failed("no\n"), "the hook 'ansible' ended with status 2:\nno\nout");
 }
 
 #[test]

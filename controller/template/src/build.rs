@@ -8,6 +8,7 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 
 use crate::Limits;
+use crate::amend::{Amended, Cause};
 use crate::error::{Error, Path, Place, Sink, cut};
 use crate::expression::{Entry, Expr, ExprKind};
 use crate::resolve::Feature;
@@ -37,6 +38,10 @@ pub(crate) struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     /// Characters in the first line that are not the template's.
     shift: u32,
+    /// What was put into the text.
+    amended: Option<&'t Amended>,
+    /// Whether reading stopped at what PyYAML reads.
+    pub is_amendable: bool,
     /// Line and column of the text's end, if no line break is there: a block of text that reaches it has none either.
     open_end: Option<(usize, usize)>,
     pub errors: Sink,
@@ -72,6 +77,8 @@ impl<'t> Reader<'t> {
         let end = || (text.lines().count(), text.lines().next_back().map_or(0, |line| line.chars().count()));
         Self {
             shift,
+            amended: None,
+            is_amendable: false,
             open_end: is_open.then(end),
             parser: Parser::new_from_str(text),
             errors: Sink::new(file),
@@ -95,6 +102,9 @@ impl<'t> Reader<'t> {
 
     fn place(&self, mark: Marker) -> Place {
         let mut place = Place::from(mark);
+        if let Some(amended) = self.amended {
+            place = amended.original(place);
+        }
         if place.line == 1 {
             place.column = place.column.saturating_sub(self.shift).max(1);
         }
@@ -108,7 +118,9 @@ impl<'t> Reader<'t> {
     /// The same, in the YAML of Heat: that of PyYAML.
     pub fn of_heat(file: &str, source: &'t crate::parse::Source<'_>) -> Self {
         let dialect = if source.is_json { Dialect::Core } else { Dialect::PyYaml };
-        Self { dialect, ..Self::new(file, &source.text, source.shift) }
+        let amended = source.amended.get();
+        let text = amended.map_or(&*source.text, |amended| &*amended.text);
+        Self { dialect, amended, ..Self::new(file, text, source.shift) }
     }
 
     /// Notes what counts in another way than it looks; no more than errors are shown.
@@ -154,6 +166,7 @@ impl<'t> Reader<'t> {
         match self.parser.next_event() {
             Some(Ok((event, Span { start, end, .. }))) => Ok((self.as_pyyaml(event, end), self.place(start))),
             Some(Err(error)) => {
+                self.is_amendable = Cause::of(&error).is_some();
                 let info = error.info();
                 // libyaml's message for a line that is indented unlike its neighbours.
                 let hint = if info.contains("did not find expected key") {

@@ -18,14 +18,22 @@ const WHAT: &str = "a template";
 /// It is no map in YAML, with the place.
 pub fn document(name: &str, text: &str) -> Result<Value, Errors> {
     check_size(name, text, Limits::TEXT)?;
-    let source = Source::new(text);
-    let mut reader = Reader::new(name, &source.text, source.shift);
-    reader.functions = false;
-    let read = whole(&mut reader);
+    let source = Source::template(text);
+    let (mut reader, mut read) = read_once(name, &source);
+    if read.is_err() && reader.is_amendable && source.amend() {
+        (reader, read) = read_once(name, &source);
+    }
     match read {
         Ok(value) if reader.errors.is_empty() => Ok(value),
         Ok(_) | Err(Stop) => Err(reader.errors.into_errors()),
     }
+}
+
+fn read_once<'t>(name: &str, source: &'t Source<'_>) -> (Reader<'t>, Result<Value, Stop>) {
+    let mut reader = Reader::of_heat(name, source);
+    reader.functions = false;
+    let read = whole(&mut reader);
+    (reader, read)
 }
 
 fn whole(reader: &mut Reader<'_>) -> Result<Value, Stop> {

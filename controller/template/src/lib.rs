@@ -8,6 +8,7 @@
 //! Absent on purpose: stacks, rows, files (their contents come with the call), clocks.
 
 mod address;
+mod amend;
 mod bind;
 mod build;
 mod check;

@@ -4,11 +4,13 @@
 //! (`function.rs`).
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet, btree_map};
 
 use saphyr_parser::{Event, ScalarStyle};
 
 use crate::Limits;
+use crate::amend::{self, Amended};
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion};
 use crate::expression::{Entry, Expr, ExprKind};
@@ -155,6 +157,8 @@ pub(crate) struct Source<'t> {
     pub shift: u32,
     /// The text is a JSON document: numbers are JSON's, and no text is a number.
     pub is_json: bool,
+    /// The text as PyYAML reads it, once the parser has refused it.
+    pub amended: OnceCell<Amended>,
 }
 
 impl<'t> Source<'t> {
@@ -166,13 +170,22 @@ impl<'t> Source<'t> {
     pub fn new(text: &'t str) -> Self {
         const MARK: &str = "--- ";
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let amended = OnceCell::new();
         // For the parser, a whole JSON document could be a key, and it would keep every token until the end:
         // 0.5 GB for 12 MB. After a document mark no key can begin.
         if text.starts_with('{') {
             let is_json = serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
-            return Self { text: Cow::Owned([MARK, text].concat()), shift: 4, is_json };
+            return Self { text: Cow::Owned([MARK, text].concat()), shift: 4, is_json, amended };
         }
-        Self { text: Cow::Borrowed(text), shift: 0, is_json: false }
+        Self { text: Cow::Borrowed(text), shift: 0, is_json: false, amended }
+    }
+
+    /// After the parser has refused the text: whether it can be read once more, as PyYAML reads it.
+    pub fn amend(&self) -> bool {
+        if self.is_json || self.amended.get().is_some() {
+            return false;
+        }
+        amend::amend(&self.text).is_some_and(|amended| self.amended.set(amended).is_ok())
     }
 }
 
@@ -217,6 +230,16 @@ pub(crate) fn end(reader: &mut Reader<'_>, what: &str) -> Result<(), Stop> {
 
 /// `Err` where reading cannot go on to the end.
 fn read<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Errors> {
+    let draft = read_once(name, source);
+    match draft {
+        Err(reader) if reader.is_amendable && source.amend() => read_once(name, source),
+        draft => draft,
+    }
+    .map_err(|reader| reader.errors.into_errors())
+}
+
+/// The reader, where it cannot go on to the end.
+fn read_once<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Box<Reader<'t>>> {
     let mut draft = Draft {
         reader: Reader::of_heat(name, source),
         version: Box::default(),
@@ -229,7 +252,7 @@ fn read<'t>(name: &str, source: &'t Source<'_>) -> Result<Draft<'t>, Errors> {
     };
     match draft.document() {
         Ok(()) => Ok(draft),
-        Err(Stop) => Err(draft.reader.errors.into_errors()),
+        Err(Stop) => Err(Box::new(draft.reader)),
     }
 }
 

@@ -22,19 +22,31 @@ const REFUSED: [(&str, &str); 2] = [
 
 /// `file` is its place among the environments of the stack.
 pub(super) fn read(from: &EnvironmentFile<'_>, file: usize) -> Result<ParsedEnvironment, Errors> {
-    let &EnvironmentFile { name, key, text } = from;
+    let &EnvironmentFile { name, text, .. } = from;
     let source = Source::new(text);
     if let Some(message) = too_large("the environment", text, Limits::TEXT) {
         let mut errors = Sink::new(name);
         errors.push(Place::default(), "", message);
         return Err(errors.into_errors());
     }
-    let mut reader = Reader::of_heat(name, &source);
-    reader.functions = false; // an environment is data
-    let mut one = ParsedEnvironment::default();
-    let read = document(&mut reader, &mut one, key, file);
+    let (mut reader, mut one, mut read) = read_once(from, file, &source);
+    if read.is_err() && reader.is_amendable && source.amend() {
+        (reader, one, read) = read_once(from, file, &source);
+    }
     one.warnings = std::mem::take(&mut reader.warnings);
     if read.is_ok() && reader.errors.is_empty() { Ok(one) } else { Err(reader.errors.into_errors()) }
+}
+
+fn read_once<'t>(
+    from: &EnvironmentFile<'_>,
+    file: usize,
+    source: &'t Source<'_>,
+) -> (Reader<'t>, ParsedEnvironment, Result<(), Stop>) {
+    let mut reader = Reader::of_heat(from.name, source);
+    reader.functions = false; // an environment is data
+    let mut one = ParsedEnvironment::default();
+    let read = document(&mut reader, &mut one, from.key, file);
+    (reader, one, read)
 }
 
 fn document(

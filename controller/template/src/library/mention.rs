@@ -40,15 +40,23 @@ impl Mention {
 /// The text is no YAML.
 pub(crate) fn mentions(name: &str, key: &str, text: &str) -> Result<Vec<Mention>, Errors> {
     let source = Source::template(text);
-    let mut reader = Reader::of_heat(name, &source);
-    reader.functions = false; // whatever is in it: the parser complains of that later
-    let mut finder = Finder { name, key, found: Vec::new() };
-    if sections(&mut reader, &mut finder).is_err() {
-        return Err(reader.errors.into_errors());
+    let mut found = match mentions_once(name, key, &source) {
+        Err(reader) if reader.is_amendable && source.amend() => mentions_once(name, key, &source),
+        found => found,
     }
-    let mut found = finder.found;
+    .map_err(|reader| reader.errors.into_errors())?;
     found.sort_by(|a, b| a.at.cmp(&b.at));
     Ok(found)
+}
+
+fn mentions_once<'t>(name: &str, key: &str, source: &'t Source<'_>) -> Result<Vec<Mention>, Box<Reader<'t>>> {
+    let mut reader = Reader::of_heat(name, source);
+    reader.functions = false; // whatever is in it: the parser complains of that later
+    let mut finder = Finder { name, key, found: Vec::new() };
+    match sections(&mut reader, &mut finder) {
+        Ok(()) => Ok(finder.found),
+        Err(_) => Err(Box::new(reader)),
+    }
 }
 
 fn sections(reader: &mut Reader<'_>, finder: &mut Finder<'_>) -> Result<(), crate::build::Stop> {

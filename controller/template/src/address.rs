@@ -70,6 +70,7 @@ impl Net {
             "name" => Some(json!(self.name)),
             "admin_state_up" => Some(json!(true)),
             "status" => Some(json!("ACTIVE")),
+            "segments" => Some(json!([])),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! Builds expressions from the events of the YAML parser. Nothing else of the document is kept.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use indexmap::IndexSet;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
@@ -62,6 +62,8 @@ pub(crate) struct Reader<'t> {
     pub dialect: Dialect,
     /// What the reader took in another way than its writer may have meant it.
     pub warnings: Vec<Error>,
+    /// Constraints that ask a service of OpenStack.
+    pub unchecked: BTreeSet<Box<str>>,
     /// Octal numbers as they are written, by place.
     pub octals: BTreeMap<Place, Box<str>>,
     file: Box<str>,
@@ -93,6 +95,7 @@ impl<'t> Reader<'t> {
             functions: true,
             dialect: Dialect::Core,
             warnings: Vec::new(),
+            unchecked: BTreeSet::new(),
             octals: BTreeMap::new(),
             file: file.into(),
             anchors: BTreeMap::new(),

@@ -9,7 +9,7 @@ use crate::error::{Error, Path, Place, Sink, push_key, suggestion};
 use crate::expression::{Entry, Expr, ExprKind};
 use crate::render::Step;
 use crate::template::Template;
-use crate::types::{Kind, Property, PropertyError, with_function};
+use crate::types::{FORMER_PROPERTIES, Kind, Property, PropertyError, with_function};
 
 /// Finds unknown names, missing ones, and values that no rendering can make valid. `at` is the resource's own
 /// place. `is_set`: the resource has a `for_each`.
@@ -85,7 +85,9 @@ pub(crate) fn member_properties(
     for property in kind.properties().iter().filter(wanted) {
         // As in Heat, null is a value like any other for an OS::Heat::Value.
         let is_nothing = |entry: &Entry| kind != Kind::Value && matches!(entry.value.kind, ExprKind::Null);
-        if properties.entry(property.name).is_none_or(is_nothing) {
+        let former = FORMER_PROPERTIES.iter().find(|(of, _, name)| (*of, *name) == (kind, property.name));
+        let former = former.and_then(|(_, former, _)| properties.entry(former));
+        if properties.entry(property.name).or(former).is_none_or(is_nothing) {
             errors.push(at, path.as_str(), format!("{} needs the property '{}'", kind.name(), property.name));
         }
     }

@@ -82,6 +82,10 @@ pub(crate) fn of_resource(
         buffer.push(b'x');
         expr(buffer, id, names);
     }
+    if let Some(policy) = draft.beside.as_ref().and_then(|beside| beside.deletion_policy.as_ref()) {
+        buffer.push(b'R');
+        expr(buffer, policy, names);
+    }
     if let Some(metadata) = draft.beside.as_ref().and_then(|beside| beside.metadata.as_ref()) {
         buffer.push(b'a');
         expr(buffer, metadata, names);

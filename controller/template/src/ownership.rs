@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::bind::{Parameters, Values};
 use crate::build::Reader;
 use crate::error::{cut, suggestion_or_all};
-use crate::expression::{Call, Expr, ExprKind};
+use crate::expression::{Call, Expr, ExprKind, describe};
 use crate::render::{RenderError, Unknown};
 use crate::template::Template;
 
@@ -19,27 +19,39 @@ pub(crate) const DELETION_POLICIES: [(&str, bool); 4] =
 /// The most characters of an external id, which appears in lists and events.
 const EXTERNAL_ID_MAX: usize = 255;
 
-/// Whether the object stays when the resource is deleted.
-pub(crate) fn retains(reader: &mut Reader<'_>, value: &Expr) -> bool {
-    let ExprKind::Text(policy) = &value.kind else {
-        reader.error(value.at, format!("want delete or retain, got {}", value.describe()));
-        return false;
+/// Whether the object stays when the resource is deleted. A function is kept, for only parameters tell.
+pub(crate) fn deletion_policy(reader: &mut Reader<'_>, value: Expr) -> (bool, Option<Expr>) {
+    match &value.kind {
+        ExprKind::Call(_) => return (false, Some(value)),
+        ExprKind::Invalid => return (false, None),
+        _ => {}
+    }
+    match retains(&value.sketch()) {
+        Ok(retains) => (retains, None),
+        Err(message) => {
+            reader.error(value.at, message);
+            (false, None)
+        }
+    }
+}
+
+fn retains(policy: &Value) -> Result<bool, String> {
+    let Value::String(policy) = policy else {
+        return Err(format!("want delete or retain, got {}", describe(policy)));
     };
     if let Some((_, retains)) = DELETION_POLICIES.iter().find(|(known, _)| *known == &**policy) {
-        return *retains;
+        return Ok(*retains);
     }
-    match &**policy {
+    Err(match &**policy {
         "snapshot" | "Snapshot" => {
-            let message = "the policy 'snapshot' is not supported: no type here can make a snapshot; delete and \
-                           retain are";
-            reader.error(value.at, message);
+            "the policy 'snapshot' is not supported: no type here can make a snapshot; delete and retain are"
+                .to_owned()
         }
         other => {
             let near = suggestion_or_all(other, &["delete", "retain"]);
-            reader.error(value.at, format!("unknown policy '{}'{near}", cut(other)));
+            format!("unknown policy '{}'{near}", cut(other))
         }
-    }
-    false
+    })
 }
 
 /// The id that the makers of the object gave it: known before anything runs.
@@ -73,8 +85,21 @@ fn checked(id: &str) -> Result<(), String> {
 
 impl Template {
     /// Whether the object of a resource stays when the resource is deleted.
-    pub fn retains(&self, index: usize) -> bool {
-        self.resources[index].retain
+    ///
+    /// # Errors
+    /// [`RenderError::Failed`] if a parameter gives no policy.
+    pub fn retains(&self, index: usize, parameters: &Parameters) -> Result<bool, RenderError> {
+        self.retains_with(index, parameters)
+    }
+
+    pub(crate) fn retains_with(&self, index: usize, parameters: &dyn Values) -> Result<bool, RenderError> {
+        let resource = &self.resources[index];
+        let Some(expr) = resource.deletion_policy() else { return Ok(resource.retain) };
+        let place = ["resources", &resource.name, "deletion_policy"];
+        match self.rendered(expr, parameters, &Unknown, &place)? {
+            Value::Null => Ok(false),
+            policy => retains(&policy).map_err(|message| self.failed(expr.at, &place, message)),
+        }
     }
 
     /// Whether the resource stands for an object that others made.

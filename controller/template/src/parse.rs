@@ -499,7 +499,13 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
             }
             "for_each" => for_each = sets::for_each(reader, entry.value),
             "rollout" => rollout = Some((entry.at, entry.value)),
-            "deletion_policy" => draft.retain = ownership::retains(reader, &entry.value),
+            "deletion_policy" => {
+                let (retain, function) = ownership::deletion_policy(reader, entry.value);
+                draft.retain = retain;
+                if function.is_some() {
+                    draft.beside.get_or_insert_default().deletion_policy = function;
+                }
+            }
             "drift_policy" => drift_policy = Some(entry.value),
             "external_id" => {
                 let id = ownership::external_id(reader, entry.value);
@@ -601,7 +607,10 @@ fn output(reader: &mut Reader<'_>, key: &str, at: Place, body: Expr) -> Option<O
                 reader.needs(entry.at, "'condition' of an output", Version::Newton);
                 given = condition(reader, entry.value);
             }
-            _ => unknown_key(reader, &entry, "an output", &OUTPUT_KEYS),
+            key => {
+                let near = suggestion(key, OUTPUT_KEYS);
+                reader.warn(entry.at, format!("'{}' means nothing in an output, as in Heat{near}", cut(key)));
+            }
         }
         reader.path.leave(before);
     }

@@ -142,6 +142,7 @@ pub(crate) fn resolve(
         conditional,
         pseudo,
         warnings: reader.warnings,
+        unchecked: reader.unchecked.into_iter().collect(),
     })
 }
 

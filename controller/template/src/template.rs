@@ -36,6 +36,8 @@ pub struct Template {
     pub(crate) pseudo: bool,
     /// What counts in another way than it looks.
     pub(crate) warnings: Vec<Error>,
+    /// Constraints that ask a service of OpenStack, and are not checked. Sorted.
+    pub(crate) unchecked: Box<[Box<str>]>,
 }
 
 /// Properties of a resource that only a few have.
@@ -44,6 +46,8 @@ pub(crate) struct ResourceExtras {
     /// The type as written, if that differs from the name of its kind.
     pub type_name: Option<Box<str>>,
     pub external_id: Option<Expr>,
+    /// A function that gives the policy; others are in [`Resource::retain`].
+    pub deletion_policy: Option<Expr>,
     /// Whether the resource exists; `None`: always.
     pub condition: Option<Expr>,
     pub update_policy: Option<Expr>,
@@ -78,6 +82,10 @@ impl Resource {
 
     pub(crate) fn external_id(&self) -> Option<&Expr> {
         self.beside.as_ref()?.external_id.as_ref()
+    }
+
+    pub(crate) fn deletion_policy(&self) -> Option<&Expr> {
+        self.beside.as_ref()?.deletion_policy.as_ref()
     }
 
     pub(crate) fn condition(&self) -> Option<&Expr> {
@@ -130,7 +138,7 @@ pub struct Resource {
     pub(crate) nodes: bool,
     /// The digest of type, properties, `depends_on` and ownership, without the values of parameters.
     pub(crate) digest: u128,
-    /// The object stays when the resource is deleted.
+    /// The object stays when the resource is deleted, as far as no function says so.
     pub(crate) retain: bool,
     pub(crate) properties: Expr,
     pub(crate) at: Place,

@@ -100,7 +100,7 @@ fn everything(template: &Template, parameters: &Parameters, refs: &ResourceTable
         let mut entry = json!({
             "type": resource.kind.name(), "requires": requires, "properties": shown(rendered), "spec": spec,
         });
-        if template.retains(i) {
+        if template.retains(i, parameters).unwrap() {
             entry["retain"] = json!(true);
         }
         if let Some(policy) = resource.drift_policy() {

@@ -10,7 +10,7 @@ mod expand;
 mod parts;
 mod value;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -86,6 +86,7 @@ impl Tree {
         files: &BTreeMap<String, String>,
     ) -> Result<Self, Errors> {
         if !template.resources.iter().any(Resource::is_opened) {
+            check_policies(&template, &parameters)?;
             return Ok(Self::plain(template, parameters));
         }
         let environment = Arc::new(environment.clone());
@@ -106,6 +107,7 @@ impl Tree {
             false => Arc::clone(template),
         };
         if !template.resources.iter().any(Resource::is_opened) {
+            check_policies(&template, &parameters)?;
             return Ok(Self { given: Arc::clone(given), template, parameters, grown: None });
         }
         Self::grow(given, template, parameters, templates, &NoResources)
@@ -220,6 +222,9 @@ impl Tree {
                 texts.push(text);
             }
         }
+        let below = self.grown.iter().flat_map(|grown| &grown.parts.scopes);
+        let templates = std::iter::once(&*self.template).chain(below.map(|scope| &*scope.template));
+        texts.extend(unchecked(templates));
         texts
     }
 
@@ -321,7 +326,8 @@ impl Tree {
     /// enclosing resource.
     pub fn retains(&self, index: usize) -> bool {
         match &self.grown {
-            None => self.template.retains(index),
+            // It was decided when the tree was made.
+            None => self.template.retains(index, &self.parameters).unwrap_or_default(),
             Some(grown) => grown.parts.instances[index].retain,
         }
     }
@@ -531,3 +537,20 @@ impl std::fmt::Debug for Tree {
 pub(crate) mod group_members;
 #[cfg(test)]
 mod tests;
+
+/// One warning for the constraints of all templates that ask a service of OpenStack.
+pub(crate) fn unchecked<'t>(templates: impl Iterator<Item = &'t Template>) -> Option<String> {
+    let names: BTreeSet<&str> = templates.flat_map(|it| it.unchecked.iter().map(|name| &**name)).collect();
+    let names: Vec<&str> = names.into_iter().collect();
+    (!names.is_empty())
+        .then(|| format!("constraints that ask a service of OpenStack are not checked: {}", names.join(", ")))
+}
+
+/// Checks each `deletion_policy` that a function gives. Names of the stack are not known before it has one.
+fn check_policies(template: &Template, parameters: &Parameters) -> Result<(), Errors> {
+    let known = |_: &usize| parameters.stack().is_some() || !template.asks_for_stack();
+    let all = (0..template.resources.len()).filter(known);
+    let wrong = all.filter_map(|at| template.retains(at, parameters).err());
+    let wrong: Vec<Error> = wrong.map(Error::from).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(Errors::of(&template.file, wrong)) }
+}

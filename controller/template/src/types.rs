@@ -9,6 +9,7 @@
 #[macro_use]
 mod list;
 
+mod cloud_init;
 mod config;
 mod deployment;
 mod flow;
@@ -20,6 +21,8 @@ mod schema;
 mod unit;
 pub(crate) mod unknown;
 mod wait;
+
+use std::borrow::Cow;
 
 use muster_shared::NodeId;
 use muster_shared::model::{self, Spec, TemplateType};
@@ -56,7 +59,9 @@ kinds! {
     TopologyLink => intent::LINK,
     Unit => TypeInfo::on_node::<model::Unit>(),
     User => TypeInfo::on_node::<model::User>(),
+    CloudConfig => cloud_init::CLOUD_CONFIG,
     DeployedServer => heat::SERVER,
+    MultipartMime => cloud_init::MULTIPART,
     None => heat::NONE,
     RandomString => heat::RANDOM,
     Chain => group::CHAIN,
@@ -85,6 +90,10 @@ pub(crate) const FORMER: [(&str, Kind); 2] = [
     ("OS::Heat::SoftwareDeployments", Kind::SoftwareDeploymentGroup),
     ("OS::Heat::StructuredDeployments", Kind::StructuredDeploymentGroup),
 ];
+
+/// Former names of properties that Heat still accepts: the type, the former name, today's.
+pub(crate) const FORMER_PROPERTIES: [(Kind, &str, &str); 2] =
+    [(Kind::Port, "network_id", "network"), (Kind::Subnet, "network_id", "network")];
 
 /// The property of a type that accepts any.
 static ANY: Property = Property::optional("*", |_| Ok(()));
@@ -163,7 +172,8 @@ pub fn spec(kind: Kind, properties: &Value) -> Result<Desired, PropertyError> {
 
 /// Checks rendered properties one by one.
 pub fn check_values(kind: Kind, properties: &Value) -> Result<(), PropertyError> {
-    known(kind, properties).and_then(|given| check_each(kind, &given)).map_err(with_function)
+    let properties = with_todays_names(kind, properties);
+    known(kind, &properties).and_then(|given| check_each(kind, &given)).map_err(with_function)
 }
 
 /// Desired state from rendered properties.
@@ -172,6 +182,7 @@ pub fn spec_within(kind: Kind, properties: &Value, site: &dyn Site) -> Result<De
 }
 
 fn desired(kind: Kind, properties: &Value, site: &dyn Site) -> Read<Desired> {
+    let properties = &*with_todays_names(kind, properties);
     match kind.info().place {
         Place::Whole => Ok(Desired::Virtual(VirtualResource::Whole)),
         Place::Controller(read) => {
@@ -192,6 +203,21 @@ fn desired(kind: Kind, properties: &Value, site: &dyn Site) -> Read<Desired> {
             Ok(Desired::Node(spec))
         }
     }
+}
+
+/// Properties under the names that they have today.
+fn with_todays_names(kind: Kind, properties: &Value) -> Cow<'_, Value> {
+    let mut properties = Cow::Borrowed(properties);
+    for (_, former, name) in FORMER_PROPERTIES.iter().filter(|(of, ..)| *of == kind) {
+        if properties.get(former).is_some()
+            && properties.get(name).is_none_or(Value::is_null)
+            && let Value::Object(map) = properties.to_mut()
+            && let Some(value) = map.remove(*former)
+        {
+            map.insert((*name).to_owned(), value);
+        }
+    }
+    properties
 }
 
 fn known(kind: Kind, properties: &Value) -> Read<RenderedProperties<'_>> {
@@ -314,7 +340,9 @@ impl Kind {
             return Ok(&ANY);
         }
         let known = self.properties();
-        known.iter().find(|property| property.name == name).ok_or_else(|| {
+        let former = FORMER_PROPERTIES.iter().find(|(kind, former, _)| (*kind, *former) == (self, name));
+        let today = former.map_or(name, |(_, _, today)| today);
+        known.iter().find(|property| property.name == today).ok_or_else(|| {
             let near = suggestion(name, known.iter().map(|property| property.name));
             format!("{} has no property '{}'{near}", self.name(), cut(name))
         })

@@ -71,6 +71,8 @@ pub fn validate(
             if !errors.0.is_empty() {
                 return Err(errors);
             }
+            warnings.extend(template.warnings.iter().map(ToString::to_string));
+            warnings.extend(crate::tree::unchecked(std::iter::once(&*template)));
         }
     }
     let missing = missing.into_iter().map(str::to_owned).collect();

@@ -59,6 +59,8 @@ pub enum VirtualResource {
     /// `OS::Heat::DeployedServer`: the node found for its name. The resource keeps that node, also after the
     /// node's removal.
     Bound(NodeId),
+    /// `OS::Heat::DeployedServer`: a name that no node can have.
+    Stranger(String),
 }
 
 /// A host at a place that a template declares.
@@ -133,6 +135,7 @@ impl VirtualResource {
             | VirtualResource::Random(_)
             | VirtualResource::Server(_)
             | VirtualResource::Bound(_)
+            | VirtualResource::Stranger(_)
             | VirtualResource::Net(_)
             | VirtualResource::Subnet(_)
             | VirtualResource::Port(_)
@@ -160,6 +163,7 @@ impl VirtualResource {
                 VirtualResource::Server(old) | VirtualResource::Bound(old),
                 VirtualResource::Server(new) | VirtualResource::Bound(new),
             ) => old != new,
+            (VirtualResource::Stranger(old), VirtualResource::Stranger(new)) => old != new,
             (VirtualResource::Net(_), VirtualResource::Net(_))
             | (VirtualResource::Subnet(_), VirtualResource::Subnet(_))
             | (VirtualResource::WaitHandle, VirtualResource::WaitHandle) => false,
@@ -185,6 +189,7 @@ impl VirtualResource {
                 | VirtualResource::SlowTest(..)
                 | VirtualResource::Server(_)
                 | VirtualResource::Bound(_)
+                | VirtualResource::Stranger(_)
                 | VirtualResource::Net(_)
                 | VirtualResource::Subnet(_)
                 | VirtualResource::Port(_)
@@ -209,6 +214,11 @@ impl VirtualResource {
             (VirtualResource::Server(node) | VirtualResource::Bound(node), "name") => {
                 Some(json!(node.as_str()))
             }
+            (VirtualResource::Stranger(name), "name") => Some(json!(name)),
+            (
+                VirtualResource::Server(_) | VirtualResource::Bound(_) | VirtualResource::Stranger(_),
+                "os_collect_config",
+            ) => Some(json!({})),
             (VirtualResource::Net(net), name) => net.attribute(name),
             (VirtualResource::Subnet(subnet), name) => subnet.attribute(name),
             (VirtualResource::Port(port), name) => port.attribute(name),
@@ -223,6 +233,7 @@ impl VirtualResource {
                 | VirtualResource::SlowTest(..)
                 | VirtualResource::Server(_)
                 | VirtualResource::Bound(_)
+                | VirtualResource::Stranger(_)
                 | VirtualResource::WaitHandle
                 | VirtualResource::Wait(_)
                 | VirtualResource::Link(_)
@@ -260,6 +271,7 @@ impl VirtualResource {
                 }
             }
             VirtualResource::Server(node) | VirtualResource::Bound(node) => put("name", json!(node.as_str())),
+            VirtualResource::Stranger(name) => put("name", json!(name)),
             VirtualResource::Wait(wait) => {
                 put("handle", json!(wait.handle));
                 put("timeout", json!(wait.timeout));

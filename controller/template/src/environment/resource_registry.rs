@@ -127,6 +127,11 @@ impl Section<'_, '_> {
         if let Err(message) = check_name(&line.key, words) {
             return self.reader.error(line.at, message);
         }
+        if line.key.find('*').is_some_and(|star| star + 1 < line.key.len()) {
+            let message =
+                "only a '*' at the end of a type stands for others: this is the type of that very name";
+            self.reader.warn(line.at, message);
+        }
         let to = match &line.value.kind {
             // As in Heat: null ends the earlier mapping.
             ExprKind::Null => return types.insert(&line.key, None),
@@ -183,8 +188,6 @@ fn check_name(name: &str, words: &[&str]) -> Result<(), String> {
     let star = name.find('*');
     if name.is_empty() || name.chars().count() > Limits::NAME {
         Err(format!("a type's name has 1 to {} characters", Limits::NAME))
-    } else if star.is_some_and(|star| star + 1 < name.len()) {
-        Err("a '*' in a type stands at its end, for all types that begin so".to_owned())
     } else if is_template(name) {
         Err("a template's file stands for itself: map the type that names it".to_owned())
     } else if !name.contains("::") && star.is_none() {

@@ -99,10 +99,6 @@ fn what_is_wrong_is_said_with_its_place() {
             "e1:1:29: resource_registry.A::B: want a type such as OS::Heat::None, or a template's file ending in .yaml or .template, got a list",
         ),
         (
-            "resource_registry: {'A::*::B': C::D}",
-            "e1:1:21: resource_registry.A::*::B: a '*' in a type stands at its end, for all types that begin so",
-        ),
-        (
             "resource_registry: {'A::B': 'C::*'}",
             "e1:1:29: resource_registry.A::B: a '*' stands at the end of both types, or of the first alone",
         ),

@@ -4,7 +4,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{NUMBER, boolean_words, or_function, reference};
-use crate::types::{Constraint, Kind, Property, PropertyType};
+use crate::types::{Constraint, FORMER_PROPERTIES, Kind, Property, PropertyType};
 
 /// An integer, also written as text.
 const INTEGER: &str = r"^\s*[-+]?(0x[0-9A-Fa-f]+|[0-9]+)\s*$";
@@ -12,10 +12,15 @@ const INTEGER: &str = r"^\s*[-+]?(0x[0-9A-Fa-f]+|[0-9]+)\s*$";
 /// The map of properties of a type.
 pub(super) fn properties(kind: Kind) -> Value {
     let each = |it: &Property| (it.name.to_owned(), property(kind, it));
+    let former = FORMER_PROPERTIES.iter().filter(|(of, ..)| *of == kind);
+    let former = former.filter_map(|(_, former, name)| {
+        let today = kind.properties().iter().find(|it| it.name == *name)?;
+        Some(((*former).to_owned(), property(kind, today)))
+    });
     let mut schema = json!({
         "description": kind.about(),
         "type": ["object", "null"],
-        "properties": kind.properties().iter().map(each).collect::<Map<_, _>>(),
+        "properties": kind.properties().iter().map(each).chain(former).collect::<Map<_, _>>(),
     });
     // Some types take any property, even one without a name.
     if kind.property("").is_err() {

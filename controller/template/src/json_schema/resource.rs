@@ -9,7 +9,7 @@ use crate::ownership::DELETION_POLICIES;
 use crate::parse::RESOURCE_KEYS;
 use crate::tree::group_members::{POLICIES, POLICY_KEYS};
 use crate::types::unknown::OWN;
-use crate::types::{FORMER, Kind, Property};
+use crate::types::{FORMER, FORMER_PROPERTIES, Kind, Property};
 use crate::{rollout, sets};
 
 /// A whole number, or a percentage.
@@ -34,7 +34,7 @@ fn key(name: &str) -> Value {
             for_each
         }
         "rollout" => or_function(rollout()),
-        "deletion_policy" => json!({"enum": DELETION_POLICIES.map(|(name, _)| name)}),
+        "deletion_policy" => or_function(json!({"enum": DELETION_POLICIES.map(|(name, _)| name)})),
         "drift_policy" => json!({"enum": DriftPolicy::ALL.map(DriftPolicy::as_str)}),
         "external_id" => or_function(json!({"type": ["string", "number"]})),
         "condition" => reference("condition"),
@@ -95,6 +95,7 @@ fn of_kind(kind: Kind) -> Value {
     let names: Vec<&str> = std::iter::once(kind.name()).chain(former).collect();
     let is_kind = json!({"properties": {"type": {"enum": names}}, "required": ["type"]});
     let mut rules = vec![json!({"properties": {"properties": reference(kind.name())}})];
+    let with = |required: &[&str]| with(kind, required);
     let required: Vec<&str> =
         kind.properties().iter().filter(|it| it.required).map(|it: &Property| it.name).collect();
     rules.push(match kind.node_property() {
@@ -112,12 +113,19 @@ fn of_kind(kind: Kind) -> Value {
 }
 
 /// These properties must be given.
-fn with(required: &[&str]) -> Value {
+fn with(kind: Kind, required: &[&str]) -> Value {
+    let former = |name: &str| FORMER_PROPERTIES.iter().find(|it| (it.0, it.2) == (kind, name));
+    let either = required.iter().filter_map(|name| former(name));
+    let either =
+        either.map(|(_, former, name)| json!({"anyOf": [{"required": [name]}, {"required": [former]}]}));
+    let either: Vec<Value> = either.collect();
+    let others: Vec<&str> = required.iter().copied().filter(|name| former(name).is_none()).collect();
+    let mut properties = json!({"type": "object", "required": others});
+    if !either.is_empty() {
+        properties["allOf"] = json!(either);
+    }
     match required {
         [] => json!({}),
-        _ => json!({
-            "required": ["properties"],
-            "properties": {"properties": {"type": "object", "required": required}},
-        }),
+        _ => json!({"required": ["properties"], "properties": {"properties": properties}}),
     }
 }

@@ -45,6 +45,8 @@ enum Rule {
 
 pub(crate) const RULES: [&str; 6] =
     ["length", "range", "modulo", "allowed_values", "allowed_pattern", "custom_constraint"];
+/// The most constraints in a warning that they are not checked: Heat has 65.
+const UNCHECKED_MAX: usize = 100;
 /// The most allowed values in one message.
 const SHOWN: usize = 10;
 
@@ -278,6 +280,9 @@ fn rule(reader: &mut Reader<'_>, kind: ParameterType, entry: &Entry) -> Option<R
                 return None;
             };
             let found = Custom::from_name(name);
+            if found == Ok(Custom::Unchecked) && reader.unchecked.len() < UNCHECKED_MAX {
+                reader.unchecked.insert(name.clone());
+            }
             found.map_err(|message| reader.error(value.at, message)).ok().map(Rule::Custom)
         }
     }

@@ -15,6 +15,8 @@ pub(super) enum Custom {
     MacAddr,
     NetCidr,
     RelDnsName,
+    /// What a service of OpenStack would be asked: any text will do.
+    Unchecked,
 }
 
 const TABLE: [(&str, Custom, &str); 9] = [
@@ -34,6 +36,25 @@ const REFUSED: [(&str, &str); 3] = [
     ("test_constr", "it only waits"),
     ("timezone", "there is no list of time zones here"),
 ];
+/// The services of OpenStack whose constraints Heat has.
+const SERVICES: [&str; 16] = [
+    "barbican",
+    "blazar",
+    "cinder",
+    "designate",
+    "glance",
+    "ironic",
+    "keystone",
+    "magnum",
+    "manila",
+    "mistral",
+    "neutron",
+    "nova",
+    "octavia",
+    "sahara",
+    "trove",
+    "zaqar",
+];
 /// The longest DNS name, and the longest part of one.
 const FQDN_MAX: usize = 255;
 const LABEL_MAX: usize = 63;
@@ -51,22 +72,19 @@ impl Custom {
         if let Some((_, why)) = REFUSED.iter().find(|(known, _)| *known == name) {
             return Err(format!("the constraint '{name}' is not supported: {why}"));
         }
-        Err(match name.split_once('.') {
-            Some((service, _)) => {
-                format!(
-                    "the constraint '{}' is not supported: it asks OpenStack's {}",
-                    cut(name),
-                    cut(service)
-                )
-            }
-            None => {
+        match name.split_once('.') {
+            Some((service, what)) if SERVICES.contains(&service) && !what.is_empty() => Ok(Self::Unchecked),
+            _ => {
                 let near = suggestion_or_all(name, &names());
-                format!("unknown constraint '{}'{near}", cut(name))
+                Err(format!("unknown constraint '{}'{near}", cut(name)))
             }
-        })
+        }
     }
 
     pub fn wanted(self) -> &'static str {
+        if self == Self::Unchecked {
+            return "anything";
+        }
         TABLE.iter().find(|(_, custom, _)| *custom == self).expect("every constraint is in the table").2
     }
 
@@ -75,6 +93,7 @@ impl Custom {
             Custom::CronExpression => text.is_empty() || is_cron(text),
             Custom::DnsDomain => text.is_empty() || (is_dns_name(text) && text.ends_with('.')),
             Custom::DnsName => is_dns_name(text),
+            Custom::Unchecked => true,
             Custom::IpAddr => text.parse::<IpAddr>().is_ok(),
             Custom::IpOrCidr => text.parse::<IpAddr>().is_ok() || is_network(text),
             Custom::Iso8601 => is_time(text),

@@ -88,7 +88,7 @@ impl Networks {
 
 /// The network that a subnet or port names.
 pub(crate) fn network_of(properties: &Expr) -> Option<Named> {
-    property(properties, "network").and_then(named)
+    property(properties, "network").or_else(|| property(properties, "network_id")).and_then(named)
 }
 
 fn property<'t>(properties: &'t Expr, name: &str) -> Option<&'t Expr> {

@@ -159,6 +159,11 @@ impl Resolver<'_> {
             self.expr(id, Position::Value, &mut uses);
             self.path.leave(inner);
         }
+        if let Some(policy) = resource.beside.as_mut().and_then(|beside| beside.deletion_policy.as_mut()) {
+            let inner = self.path.key("deletion_policy");
+            self.expr(policy, Position::Value, &mut uses);
+            self.path.leave(inner);
+        }
         if let Some(condition) = resource.beside.as_mut().and_then(|beside| beside.condition.as_mut()) {
             let inner = self.path.key("condition");
             // A condition decides whether a resource exists, not its content.

@@ -118,9 +118,16 @@ pub(super) fn sample(kind: Kind) -> (Value, Value) {
         Kind::StructuredDeployment => {
             (json!({"server": "web-1"}), deployment(json!({"input_key": ["get_input", "get_it"]})))
         }
+        Kind::CloudConfig => (json!({}), json!({"cloud_config": [{"a": 1}, {"a": 2}]})),
+        Kind::MultipartMime => (
+            json!({}),
+            json!({"group": ["a", "b"], "parts": [[{"config": "a"}], [{"config": "b", "type": "multipart"}]]}),
+        ),
         Kind::DeployedServer => (
             json!({"name": "web-1"}),
-            json!({"name": ["web-2", "web-3"], "software_config_transport": ["POLL_TEMP_URL", "ZAQAR_MESSAGE"]}),
+            json!({"name": ["web-2", "web-3"], "metadata": [{}, {"a": 1}],
+                "deployment_swift_data": [{"container": "a"}, {"object": "b"}],
+                "software_config_transport": ["POLL_TEMP_URL", "ZAQAR_MESSAGE"]}),
         ),
         Kind::RandomString => (
             json!({}),
@@ -187,7 +194,7 @@ fn point(device: &str, port: &str) -> Value {
 
 /// With what all configs have.
 fn config(mut more: Value) -> Value {
-    let all = json!({"inputs": [[{"name": "a"}], [{"name": "b", "default": 1}]], "options": [{}, {"a": 1}],
+    let all = json!({"group": ["puppet", "hiera"], "inputs": [[{"name": "a"}], [{"name": "b", "default": 1}]], "options": [{}, {"a": 1}],
         "outputs": [[{"name": "a"}], [{"name": "b", "error_output": true}]]});
     more.as_object_mut().unwrap().extend(all.as_object().unwrap().clone());
     more

@@ -366,10 +366,11 @@ impl<'a> Expander<'a> {
         }
         let digest = self.around_digest(around.digest, &requires);
         requires.extend_from_slice(&around.requires);
-        if self.parts.instances[index as usize].retain || resource.retain || around.retain {
+        let (retains, _) = self.with_context(|it| template.retains_with(at as usize, &it.within(scope)));
+        let retain = around.retain || retains.map_err(|error| Errors(vec![error.into()]))?;
+        if retain {
             self.parts.instances[index as usize].retain = true;
         }
-        let retain = around.retain || resource.retain;
         let Surroundings { pause, follows, .. } = *around;
         let drift_policy = resource.drift_policy().or(around.drift_policy);
         self.parts.instances[index as usize].drift_policy = drift_policy;

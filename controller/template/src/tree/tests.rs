@@ -13,6 +13,7 @@ mod conditions;
 mod groups;
 mod random;
 mod sets;
+mod tripleo;
 
 /// A tree of a root template with files beside it and an environment.
 fn grown(root: &str, files: &[(&str, &str)], environment: &str) -> Result<Tree, String> {

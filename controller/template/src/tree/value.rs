@@ -224,6 +224,10 @@ impl<'a> Context<'a> {
         // A group's own metadata does not apply to its members.
         let own = Some(resource).filter(|_| way.is_empty());
         let within = self.within(scope);
+        let retains = match own {
+            Some(_) => template.retains_with(at, &within)?,
+            None => false,
+        };
         let rendered = |expr: Option<&Expr>, key: &str| -> Result<Value, RenderError> {
             let place = ["resources", &resource.name, key];
             let value = expr.map(|expr| template.rendered(expr, &within, &within, &place)).transpose()?;
@@ -231,7 +235,7 @@ impl<'a> Context<'a> {
         };
         Ok(Facade {
             metadata: rendered(metadata, if own.is_some() { "metadata" } else { "properties" })?,
-            deletion_policy: if own.is_some_and(|own| own.retain) { "Retain" } else { "Delete" }.into(),
+            deletion_policy: if retains { "Retain" } else { "Delete" }.into(),
             update_policy: rendered(own.and_then(Resource::update_policy), "update_policy")?,
         })
     }

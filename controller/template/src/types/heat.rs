@@ -29,6 +29,8 @@ const CLASSES: [(&str, &str); 7] = [
     ("hexdigits", "0123456789ABCDEF"),
     ("octdigits", "01234567"),
 ];
+/// As long as a name of DNS.
+const SERVER_NAME_MAX: usize = 255;
 const TYPES: [ParameterType; 5] = [
     ParameterType::String,
     ParameterType::Number,
@@ -75,7 +77,10 @@ pub(super) const SERVER: TypeInfo = TypeInfo::new(
     &SERVER_PROPERTIES,
     Place::Controller(deployed_server),
 )
-.attributes(&[("name", "the name of the node, as get_resource has it")]);
+.attributes(&[
+    ("name", "the name of the node, as get_resource has it"),
+    ("os_collect_config", "an empty map: no server asks Heat for what it is to do"),
+]);
 
 static VALUE_PROPERTIES: [Property; 2] = [
     Property::optional("type", |value| value_type(value).map(drop))
@@ -139,9 +144,13 @@ static TEST_PROPERTIES: [Property; 8] = [
         .limits("-1: thirty days"),
 ];
 
-static SERVER_PROPERTIES: [Property; 2] = [
-    Property::required("name", |value| server(value).map(drop))
-        .is(PropertyType::String, "the name of the node")
+static SERVER_PROPERTIES: [Property; 4] = [
+    Property::optional("deployment_swift_data", |value| swift_data(value))
+        .is(PropertyType::Map, "taken for Heat's sake: what is told to a node goes by way of its agent"),
+    Property::optional("metadata", |value| super::config::map(value).map(drop))
+        .is(PropertyType::Map, "taken for Heat's sake: means nothing, there as here"),
+    Property::required("name", |value| server_name(value).map(drop))
+        .is(PropertyType::String, "the name of the node; nothing can be deployed where no node can have it")
         .replaces(),
     Property::optional("software_config_transport", |value| text(value).map(drop))
         .is(PropertyType::String, "taken for Heat's sake: what is told to a node goes by way of its agent"),
@@ -308,9 +317,34 @@ fn flag(value: &Value) -> Read<bool> {
 }
 
 fn deployed_server(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
-    Ok(VirtualResource::Server(given.required("name", server)?))
+    let name = given.required("name", server_name)?;
+    Ok(match name.parse::<NodeId>() {
+        Ok(node) => VirtualResource::Server(node),
+        Err(_) => VirtualResource::Stranger(name),
+    })
 }
 
-fn server(value: &Value) -> Read<NodeId> {
-    super::value::node(value)
+/// As Heat, which takes any name: one that no node can have matters where something is deployed.
+fn server_name(value: &Value) -> Read<String> {
+    let Value::String(name) = value else { return Err(unwanted("the name of a node", value)) };
+    let length = name.chars().count();
+    if length == 0 || length > SERVER_NAME_MAX || name.contains(char::is_control) {
+        let message = format!(
+            "a server's name has 1 to {SERVER_NAME_MAX} characters, none of them a control character"
+        );
+        return Err(PropertyError::new(message));
+    }
+    Ok(name.clone())
+}
+
+fn swift_data(value: &Value) -> Read<()> {
+    let known = ["container", "object"];
+    for (key, value) in super::config::map(value)? {
+        if !known.contains(&key.as_str()) {
+            let near = suggestion_or_all(key, &known);
+            return Err(PropertyError::new(format!("unknown key '{}'{near}", cut(key))));
+        }
+        text(value).map_err(|error| error.within_key(key))?;
+    }
+    Ok(())
 }

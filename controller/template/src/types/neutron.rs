@@ -44,7 +44,12 @@ pub(super) const NET: TypeInfo = TypeInfo::new(
     &NET_PROPERTIES,
     Place::Controller(net),
 )
-.attributes(&[UP, ("name", AS_GIVEN), ACTIVE]);
+.attributes(&[
+    UP,
+    ("name", AS_GIVEN),
+    ("segments", "an empty list: an address plan has no segments"),
+    ACTIVE,
+]);
 
 pub(super) const PORT: TypeInfo = TypeInfo::new(
     "OS::Neutron::Port",
@@ -88,6 +93,9 @@ const UP: (&str, &str) = ("admin_state_up", "true");
 const ACTIVE: (&str, &str) = ("status", "ACTIVE");
 const NETWORK_ID: (&str, &str) = ("network_id", "the id of its network, or as it was given");
 
+const NETWORK: Property = Property::required("network", |value| text(value).map(drop))
+    .is(PropertyType::String, "name or id of its network; network_id is a former name of this");
+
 static NET_PROPERTIES: [Property; 10] = [
     nothing("admin_state_up", PropertyType::Boolean),
     nothing("dns_domain", PropertyType::String),
@@ -125,8 +133,7 @@ static SUBNET_PROPERTIES: [Property; 15] = [
     nothing("ipv6_address_mode", PropertyType::String),
     nothing("ipv6_ra_mode", PropertyType::String),
     Property::optional("name", |value| text(value).map(drop)).is(PropertyType::String, "what ports call it"),
-    Property::required("network", |value| text(value).map(drop))
-        .is(PropertyType::String, "name or id of its network"),
+    NETWORK,
     nothing("segment", PropertyType::String),
     nothing("tags", PropertyType::List),
     nothing("tenant_id", PropertyType::String),
@@ -149,9 +156,7 @@ static PORT_PROPERTIES: [Property; 17] = [
     Property::optional("mac_address", |value| text(value).map(drop))
         .is(PropertyType::String, "told to those who ask"),
     Property::optional("name", |value| text(value).map(drop)).is(PropertyType::String, "for people"),
-    Property::required("network", |value| text(value).map(drop))
-        .is(PropertyType::String, "name or id of its network")
-        .replaces(),
+    NETWORK.replaces(),
     nothing("port_security_enabled", PropertyType::Boolean),
     nothing("qos_policy", PropertyType::String),
     nothing("replacement_policy", PropertyType::String),

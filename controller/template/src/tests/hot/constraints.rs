@@ -291,8 +291,9 @@ fn constraints_that_are_refused() {
     for (kind, constraint, wanted) in [
         (
             "string",
-            "{custom_constraint: nova.keypair}",
-            ".custom_constraint: the constraint 'nova.keypair' is not supported: it asks OpenStack's nova",
+            "{custom_constraint: novva.keypair}",
+            ".custom_constraint: unknown constraint 'novva.keypair'; known are cron_expression, dns_domain, dns_name, ip_addr, \
+             ip_or_cidr, iso_8601, mac_addr, net_cidr, rel_dns_name",
         ),
         (
             "string",

@@ -21,7 +21,7 @@ pub(crate) struct Amended {
     pub text: String,
     /// By line: column from 0 in this text, and number of blanks.
     blanks: BTreeMap<u32, Vec<(u32, u32)>>,
-    /// What was amended, by its place in the text as it was written.
+    /// What was amended, by its first place in the text as it was written.
     pub places: Vec<(Place, Cause)>,
 }
 
@@ -106,9 +106,11 @@ impl Amended {
             let Some(at) = lines.offset(&self.text, *line, *column) else { return false };
             self.text.insert_str(at, &" ".repeat(*count));
         }
+        if let Some((line, column, _)) = edits.first() {
+            let place = Place { line: number(*line), column: number(*column).saturating_add(1) };
+            self.places.push((self.original(place), cause));
+        }
         for (line, column, count) in edits {
-            let place = Place { line: number(line), column: number(column).saturating_add(1) };
-            let place = self.original(place);
             let (line, column, count) = (number(line), number(column), number(count));
             let of_line = self.blanks.entry(line).or_default();
             for (at, _) in of_line.iter_mut().filter(|(at, _)| *at >= column) {
@@ -116,7 +118,6 @@ impl Amended {
             }
             of_line.push((column, count));
             of_line.sort_unstable();
-            self.places.push((place, cause));
         }
         true
     }

@@ -20,7 +20,7 @@ use crate::{function, scalar};
 const OCTALS_MAX: usize = 100_000;
 
 /// The key of YAML 1.1 that merges other maps.
-const MERGE: &str = "<<";
+pub(crate) const MERGE: &str = "<<";
 
 /// Reading cannot go on; why is among the errors already.
 #[derive(Debug)]
@@ -42,6 +42,8 @@ pub(crate) struct Reader<'t> {
     amended: Option<&'t Amended>,
     /// Whether reading stopped at what PyYAML reads.
     pub is_amendable: bool,
+    /// The scalar that was read last is a block of text without its last line break.
+    pub lost_line_break: bool,
     /// Line and column of the text's end, if no line break is there: a block of text that reaches it has none either.
     open_end: Option<(usize, usize)>,
     pub errors: Sink,
@@ -81,6 +83,7 @@ impl<'t> Reader<'t> {
             shift,
             amended: None,
             is_amendable: false,
+            lost_line_break: false,
             open_end: is_open.then(end),
             parser: Parser::new_from_str(text),
             errors: Sink::new(file),
@@ -184,12 +187,14 @@ impl<'t> Reader<'t> {
     }
 
     /// A block of text at the very end of a text without a line break: YAML 1.2 adds one, PyYAML does not.
-    fn as_pyyaml(&self, event: Event<'t>, end: Marker) -> Event<'t> {
+    fn as_pyyaml(&mut self, event: Event<'t>, end: Marker) -> Event<'t> {
+        self.lost_line_break = false;
         match event {
             Event::Scalar(text, style @ (ScalarStyle::Literal | ScalarStyle::Folded), anchor, tag)
                 if self.open_end.is_some_and(|last| (end.line(), end.col()) >= last)
                     && text.ends_with('\n') =>
             {
+                self.lost_line_break = true;
                 let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
                 Event::Scalar(text.into(), style, anchor, tag)
             }
@@ -212,7 +217,7 @@ impl<'t> Reader<'t> {
     }
 
     /// The text of a key, for keys are texts here: `yes` is `true`, as Heat shows it.
-    fn key_text(&mut self, text: Cow<'t, str>, style: ScalarStyle, at: Place) -> Cow<'t, str> {
+    pub fn key_text(&mut self, text: Cow<'t, str>, style: ScalarStyle, at: Place) -> Cow<'t, str> {
         if style != ScalarStyle::Plain {
             return text;
         }

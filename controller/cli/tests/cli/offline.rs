@@ -342,3 +342,37 @@ fn validate_counts_the_errors_it_does_not_print() {
     let (code, stdout, stderr) = outcome(muster("stack validate -t").arg(&file));
     assert_eq!((code, stderr.as_str()), (Some(0), ""), "{stdout}");
 }
+
+/// Each place, by line; exit code 1 where there is one.
+#[test]
+fn lint_names_what_surprises() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = "heat_template_version: wallaby\noutputs:\n  o: {value: [yes, 0644]}# both\n  p:\n    value: 1\n    value: 2\n";
+    let path = written(folder.path(), text);
+    let (code, out, error) = outcome(muster("template lint").arg(&path));
+    assert_eq!(code, Some(1), "{error}");
+    let lines: Vec<&str> = out.lines().map(|line| line.strip_prefix(&format!("{path}:")).unwrap()).collect();
+    assert_eq!(
+        lines,
+        [
+            "3:15: outputs.o.value[0]: yes is true; quote it if text is meant",
+            "3:20: outputs.o.value[1]: 0644 is the octal number 420; quote it if text is meant",
+            "3:26: a comment begins here, though no blank is before '#'",
+            "6:5: outputs.p.value: this key is given twice, and this one counts; the first is at 5:5",
+        ]
+    );
+    assert_eq!(error, format!("error: {path}: 4 places are read in another way than they look\n"));
+
+    let (code, out, _) = outcome(muster("template lint -o json").arg(&path));
+    let found: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((code, found.as_array().unwrap().len()), (Some(1), 4));
+    assert_eq!((&found[1]["kind"], &found[1]["line"]), (&"octal".into(), &3.into()));
+
+    let clean = written(folder.path(), TEMPLATE);
+    let (code, out, error) = outcome(muster("template lint").arg(clean));
+    assert_eq!((code, out.as_str(), error.as_str()), (Some(0), "", ""));
+    let no_yaml = written(folder.path(), "a: [b\n");
+    let (code, _, error) = outcome(muster("template lint").arg(no_yaml));
+    assert_eq!(code, Some(2));
+    assert!(error.contains("not valid YAML"), "{error}");
+}

@@ -69,7 +69,7 @@ help:
 	@echo 'make install   what build made, with units and default configuration (DESTDIR, PREFIX, SYSCONFDIR)'
 	@echo 'make bench     speed and size: lines of JSON, and docs/benchmarks.md with its plot (root; an hour)'
 	@echo 'make mutations  what a programmer may get wrong, and whether the simulator or a test sees it (long)'
-	@echo 'make soak      fuzz; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; failovers of controllers and their database, 20 times each; the tests over each broker; packages for aarch64; a reproducible agent'
+	@echo 'make soak      fuzz; every environment of TripleO; the kill tests, and servers that are cut off, 20 times each; restarts of a switch, 100; a rollout to 200 agents; failovers of controllers and their database, 20 times each; the tests over each broker; packages for aarch64; a reproducible agent'
 	@echo 'make fuzz      fuzz targets, $(FUZZ_SECONDS) seconds each (nightly and cargo-fuzz; without them make test has their corpus)'
 	@echo 'make clean-demo   ends a demo that was kept with DEMO_KEEP=1'
 
@@ -147,6 +147,7 @@ soak: fuzz
 	$(RMQTTD)
 	$(TESTS)
 	MUSTER_SEEDS=all $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test simulation what_once_failed
+	MUSTER_SOAK=1 $(CARGO) test --locked -j$(JOBS) -p muster-template environments_of
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 kill::
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
 	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::

@@ -39,6 +39,7 @@ mod names;
 mod node_disk_full;
 mod nodes;
 mod older_agents;
+mod overcloud;
 mod ownership;
 mod preview;
 mod progress_check;

@@ -71,6 +71,7 @@ impl Net {
             "admin_state_up" => Some(json!(true)),
             "status" => Some(json!("ACTIVE")),
             "segments" => Some(json!([])),
+            "show" => Some(shown(&["admin_state_up", "name", "status"], |name| self.attribute(name))),
             _ => None,
         }
     }
@@ -80,10 +81,19 @@ impl Net {
     }
 }
 
+/// The attribute `show`: a map of others, of which clouds have more.
+fn shown(names: &[&str], attribute: impl Fn(&str) -> Option<Value>) -> Value {
+    names.iter().map(|name| ((*name).to_owned(), attribute(name).unwrap_or_default())).collect()
+}
+
 impl Subnet {
     pub(crate) fn attribute(&self, name: &str) -> Option<Value> {
         match name {
             "network_id" => Some(json!(self.network)),
+            "show" => {
+                let names = ["cidr", "enable_dhcp", "gateway_ip", "ip_version", "name", "network_id"];
+                Some(shown(&names, |name| self.attribute(name)))
+            }
             "ip_version" => Some(json!(if matches!(self.cidr, IpNet::V4(_)) { 4 } else { 6 })),
             _ => self.properties().remove(name).filter(|_| name != "network"),
         }

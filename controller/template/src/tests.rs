@@ -11,6 +11,7 @@ mod hot;
 mod intent_file;
 mod json_schema;
 mod language;
+mod overcloud;
 mod properties;
 mod scale;
 mod schema;

@@ -145,7 +145,7 @@ static TEST_PROPERTIES: [Property; 8] = [
 ];
 
 static SERVER_PROPERTIES: [Property; 4] = [
-    Property::optional("deployment_swift_data", |value| swift_data(value))
+    Property::optional("deployment_swift_data", swift_data)
         .is(PropertyType::Map, "taken for Heat's sake: what is told to a node goes by way of its agent"),
     Property::optional("metadata", |value| super::config::map(value).map(drop))
         .is(PropertyType::Map, "taken for Heat's sake: means nothing, there as here"),

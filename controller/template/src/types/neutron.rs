@@ -48,6 +48,7 @@ pub(super) const NET: TypeInfo = TypeInfo::new(
     UP,
     ("name", AS_GIVEN),
     ("segments", "an empty list: an address plan has no segments"),
+    SHOW,
     ACTIVE,
 ]);
 
@@ -86,10 +87,12 @@ pub(super) const SUBNET: TypeInfo = TypeInfo::new(
     ("ip_version", "4 or 6"),
     ("name", AS_GIVEN),
     NETWORK_ID,
+    SHOW,
 ]);
 
 const AS_GIVEN: &str = "the property";
 const UP: (&str, &str) = ("admin_state_up", "true");
+const SHOW: (&str, &str) = ("show", "a map of its attributes; a cloud's has more");
 const ACTIVE: (&str, &str) = ("status", "ACTIVE");
 const NETWORK_ID: (&str, &str) = ("network_id", "the id of its network, or as it was given");
 

@@ -98,14 +98,9 @@ impl Amended {
             Cause::FlowMargin | Cause::QuotedTab => vec![(line, 0, lines.indent_max(&self.text, line) + 1)],
             Cause::QuotedMargin => lines.of_quoted(&self.text, line, column),
         };
-        if edits.is_empty() {
-            return false;
-        }
+        let Some(text) = with_blanks(&self.text, &lines, &edits) else { return false };
+        self.text = text;
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        for (line, column, count) in edits.iter().rev() {
-            let Some(at) = lines.offset(&self.text, *line, *column) else { return false };
-            self.text.insert_str(at, &" ".repeat(*count));
-        }
         if let Some((line, column, _)) = edits.first() {
             let place = Place { line: number(*line), column: number(*column).saturating_add(1) };
             self.places.push((self.original(place), cause));
@@ -121,6 +116,25 @@ impl Amended {
         }
         true
     }
+}
+
+/// The text with these blanks, which are in its order: line, column, number. `None` if there are none, or more than
+/// [`READ_AGAIN_MAX`]: quoted text far to the right takes as many on each of its lines.
+fn with_blanks(text: &str, lines: &Lines, edits: &[(usize, usize, usize)]) -> Option<String> {
+    let blanks = edits.iter().fold(0usize, |sum, (_, _, count)| sum.saturating_add(*count));
+    if blanks == 0 || blanks > READ_AGAIN_MAX {
+        return None;
+    }
+    let mut amended = String::with_capacity(text.len() + blanks);
+    let mut done = 0;
+    for (line, column, count) in edits {
+        let at = lines.offset(text, *line, *column)?;
+        amended.push_str(text.get(done..at)?);
+        amended.extend(std::iter::repeat_n(' ', *count));
+        done = at;
+    }
+    amended.push_str(text.get(done..)?);
+    Some(amended)
 }
 
 /// Where the lines of a text begin, in bytes.
@@ -249,6 +263,14 @@ mod tests {
             let error = value(text).unwrap_err();
             assert!(error.starts_with(&format!("t:{place}:")), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn blanks_are_bounded() {
+        let far = format!("a: {}'b\n{}'\n", " ".repeat(100_000), "c\n".repeat(100_000));
+        assert!(amend(&far).is_none());
+        let near = format!("a:\n  b: 'c\n{}'\n", "d\n".repeat(100_000));
+        assert_eq!(amend(&near).unwrap().text.len(), near.len() + 5 * 100_000 + 5);
     }
 
     #[test]

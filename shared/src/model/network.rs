@@ -7,6 +7,7 @@
 //! (`network/support.rs`); unsupported ones are refused by that name, never ignored. The host checks whether a
 //! link exists (`agent/host/src/net/target.rs`).
 
+mod alias;
 mod bond;
 mod check;
 mod dhcp;
@@ -378,6 +379,19 @@ impl Object {
             | OvsBond { members }
             | LinuxBond { members, .. } => members,
             Interface { .. } | Vlan { .. } | LinuxTap | OvsPatch { .. } | OvsTunnel { .. } => &[],
+        }
+    }
+
+    fn members_mut(&mut self) -> &mut [Object] {
+        use ObjectKind::{
+            Interface, LinuxBond, LinuxBridge, LinuxTap, OvsBond, OvsBridge, OvsPatch, OvsTunnel, Vlan,
+        };
+        match &mut self.kind {
+            LinuxBridge { members }
+            | OvsBridge { members }
+            | OvsBond { members }
+            | LinuxBond { members, .. } => members,
+            Interface { .. } | Vlan { .. } | LinuxTap | OvsPatch { .. } | OvsTunnel { .. } => &mut [],
         }
     }
 

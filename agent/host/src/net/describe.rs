@@ -145,9 +145,12 @@ fn is_of_others(name: &str) -> bool {
 fn object(name: &str, link: &Link, state: &State) -> Result<Value, String> {
     let mut object = Map::new();
     let mut set = |key: &str, value: Value| drop(object.insert(key.to_owned(), value));
-    if state.ovs_bridge(name).is_some() {
+    if let Some(bridge) = state.ovs_bridge(name) {
         set("type", json!("ovs_bridge"));
         set("name", json!(name));
+        if let Some(tag) = bridge.ports.get(name).and_then(|port| port.tag) {
+            set("ovs_extra", json!([format!("set port {name} tag={tag}")]));
+        }
         set("members", Value::Array(ovs_members(name, state)?));
     } else {
         match &*link.kind {

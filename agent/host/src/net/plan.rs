@@ -11,6 +11,8 @@ mod in_the_way;
 mod layer3;
 #[cfg(test)]
 mod order_tests;
+#[cfg(test)]
+mod os_net_config_tests;
 mod ports;
 pub(super) mod resolver;
 #[cfg(test)]

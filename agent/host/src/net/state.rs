@@ -165,6 +165,10 @@ impl State {
     /// is no such row.
     pub fn setting(&self, place: &OvsPlace) -> Option<Value> {
         let columns = match place.table {
+            // The tag of a port stands beside its columns, for it decides about the port.
+            OvsTable::Port if place.column == "tag" => {
+                return self.ovs.as_ref()?.port(&place.record)?.1.tag.map(Value::from);
+            }
             OvsTable::Bridge => {
                 let bridge = self.ovs_bridge(&place.record)?;
                 &bridge.columns

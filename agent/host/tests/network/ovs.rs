@@ -109,6 +109,30 @@ fn an_update_changes_what_changed_and_gives_back_the_rest() {
 }
 
 #[test]
+fn a_bridges_own_port_is_in_a_vlan_until_its_document_goes() {
+    let server = NetworkServer::with_ovs();
+    server.ovs("add-br br-ex -- set bridge br-ex datapath_type=netdev -- set port br-ex tag=3");
+    let tagged =
+        document(json!([{"type": "ovs_bridge", "name": "br-ex", "ovs_extra": ["set port br-ex tag=7"],
+        "members": []}]));
+    server.inside(async |network| {
+        let before = network.snapshot(&tagged, &no_mapping(), None).await.unwrap();
+        let before = kept(network.apply(&tagged, &no_mapping(), &before).await.unwrap().before);
+        assert_eq!(server.ovs("get port br-ex tag").trim(), "7");
+        assert_eq!(network.apply(&tagged, &no_mapping(), &before).await.unwrap().steps, []);
+        server.ovs("remove port br-ex tag 7");
+        let differences = network.check(&tagged, &no_mapping(), &before).await.unwrap();
+        let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            differences,
+            ["network_config[0].ovs_extra[0]: wanted 7 in Port br-ex tag, it has nothing"]
+        );
+        network.restore(&before).await.unwrap();
+        assert_eq!(server.ovs("get port br-ex tag").trim(), "3");
+    });
+}
+
+#[test]
 fn what_others_made_in_open_vswitch_stays() {
     let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
     for number in 1..=3 {

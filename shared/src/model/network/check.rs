@@ -48,29 +48,50 @@ pub(super) fn settings(
     Ok(settings.map(|(_, setting)| setting).collect())
 }
 
-/// Moves a port's tag from the settings to the port.
-pub(super) fn take_tag(object: &mut Object) -> Parsed<()> {
+/// Moves the tag of a port from the settings to the port: of the object itself, or of a member that its bridge names.
+/// A bridge's own port has its tag as a setting, wherever in the bridge it is said.
+pub(super) fn take_tags(object: &mut Object) -> Parsed<()> {
     let is_tag = |setting: &super::OvsSetting| setting.place.column == "tag";
-    let Some(at) = object.settings.iter().position(is_tag) else { return Ok(()) };
-    let setting = object.settings.remove(at);
-    let invalid = |problem: String| Err(NetworkError::invalid(&setting.path, problem));
+    let (tags, others) = std::mem::take(&mut object.settings).into_iter().partition(is_tag);
+    object.settings = others;
+    for setting in tags {
+        let tag = vlan_of(&setting)?;
+        let record = setting.place.record.as_str();
+        let is_bridge = matches!(object.kind, ObjectKind::OvsBridge { .. });
+        if record == object.name.as_str() && !is_bridge {
+            give_tag(object, tag, &setting)?;
+            continue;
+        }
+        let ObjectKind::OvsBridge { members } = &mut object.kind else {
+            object.settings.push(setting);
+            continue;
+        };
+        match members.iter_mut().find(|member| member.name.as_str() == record) {
+            Some(member) => give_tag(member, tag, &setting)?,
+            None => object.settings.push(setting),
+        }
+    }
+    Ok(())
+}
+
+fn vlan_of(setting: &super::OvsSetting) -> Parsed<u16> {
     let tag = match setting.value {
         OvsValue::Number(tag) => u16::try_from(tag).ok().filter(|tag| (1..=4_094).contains(tag)),
         OvsValue::Text(_) | OvsValue::Bool(_) | OvsValue::Texts(_) | OvsValue::Numbers(_) => None,
     };
-    let Some(tag) = tag else { return invalid("tag: 1 to 4094 is taken".to_owned()) };
-    if setting.place.record != object.name.as_str() || matches!(object.kind, ObjectKind::OvsBridge { .. }) {
-        return invalid(format!(
-            "the tag of {} is said at {} itself",
-            setting.place.record, setting.place.record
-        ));
+    tag.ok_or_else(|| NetworkError::invalid(&setting.path, "tag: 1 to 4094 is taken"))
+}
+
+fn give_tag(port: &mut Object, tag: u16, setting: &super::OvsSetting) -> Parsed<()> {
+    let its_own = match port.kind {
+        ObjectKind::Vlan { id, .. } => Some(id),
+        _ => port.tag,
+    };
+    if let Some(other) = its_own.filter(|other| *other != tag) {
+        let problem = format!("the VLAN of {} is {other}, not {tag}", port.name);
+        return Err(NetworkError::invalid(&setting.path, problem));
     }
-    if let ObjectKind::Vlan { id, .. } = object.kind
-        && id != tag
-    {
-        return invalid(format!("its VLAN is {id}, not {tag}"));
-    }
-    object.tag = Some(tag);
+    port.tag = Some(tag);
     Ok(())
 }
 
@@ -141,6 +162,13 @@ pub(super) fn check_settings(objects: &[Object]) -> Parsed<()> {
             OvsTable::Port => ports.contains(record),
             OvsTable::Interface => interfaces.contains(record),
         };
+        if found
+            && setting.place.column == "tag"
+            && !bridges.iter().any(|bridge| bridge.name.as_str() == record)
+        {
+            let problem = format!("the tag of {record} is said at {record} itself, or at its bridge");
+            return Err(NetworkError::invalid(&setting.path, problem));
+        }
         if !found {
             let table = setting.place.table.as_str().to_ascii_lowercase();
             let problem = format!("{} is no {table} of Open vSwitch in this document", quoted(record));

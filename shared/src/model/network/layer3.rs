@@ -187,6 +187,47 @@ fn destination(path: &str, map: &Map<String, Value>, next_hop: IpAddr) -> Parsed
     Ok(destination)
 }
 
+/// What a default route that gives way to another link's has above the kernel's own metric; later ones have the next
+/// numbers, as NetworkManager's have.
+const WAY_DOWN: u32 = 100;
+
+/// Default routes of several links without metrics: the first link's is the one in use, and each other link's has a
+/// metric of its own, since the kernel keeps one default route for a metric.
+pub(super) fn give_metrics(objects: &mut [Object]) {
+    let key = |route: &Route, metric: u32| (route.destination, route.table, metric);
+    let is_default = |route: &&Route| route.destination.prefix_len() == 0;
+    let given = all(objects).flat_map(|object| &object.routes).filter(is_default);
+    let given = given.filter(|route| route.metric.is_some());
+    let mut taken: BTreeSet<_> = given.map(|route| key(route, route.kernel_metric())).collect();
+    let mut next = BTreeMap::new();
+    visit(objects, &mut |object| {
+        let mut of_link = BTreeSet::new();
+        let is_plain = |route: &&mut Route| route.destination.prefix_len() == 0 && route.metric.is_none();
+        for route in object.routes.iter_mut().filter(is_plain) {
+            let usual = route.kernel_metric();
+            // A second one on the same link is a mistake, which is refused.
+            if !of_link.insert(key(route, usual)) {
+                continue;
+            }
+            let Some(metric) = next.get_mut(&key(route, usual)) else {
+                next.insert(key(route, usual), usual.saturating_add(WAY_DOWN));
+                continue;
+            };
+            while !taken.insert(key(route, *metric)) {
+                *metric = metric.saturating_add(1);
+            }
+            route.metric = Some(*metric);
+        }
+    });
+}
+
+fn visit(objects: &mut [Object], each: &mut impl FnMut(&mut Object)) {
+    for object in objects {
+        each(object);
+        visit(object.members_mut(), each);
+    }
+}
+
 /// The kernel keeps one route per destination, table and metric.
 pub(super) fn check_routes(objects: &[Object]) -> Parsed<()> {
     let mut seen = BTreeMap::new();

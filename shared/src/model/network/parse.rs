@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::check::{check_carriers, check_devices, check_primary, check_settings, settings, take_tag};
-use super::layer3::{addresses, check_routes, check_rules, routes, rules};
+use super::alias;
+use super::check::{check_carriers, check_devices, check_primary, check_settings, settings, take_tags};
+use super::layer3::{addresses, check_routes, check_rules, give_metrics, routes, rules};
 use super::support::{Support, check_option, of_type};
 use super::value::{boolean, fields, link_name, list, number, quoted, required_name, text};
 use super::{
@@ -125,15 +126,19 @@ impl Reader {
         for (index, value) in objects.iter().enumerate().filter(|(_, value)| value["type"] == "route_table") {
             self.table(&format!("{root}[{index}]"), fields(root, value)?)?;
         }
-        let mut parsed = Vec::new();
+        let (mut parsed, mut aliases) = (Vec::new(), Vec::new());
         for (index, value) in objects.iter().enumerate() {
             let path = format!("{root}[{index}]");
             if schema::is_removal(value) {
                 self.removal(&path, fields(&path, value)?)?;
+            } else if let Some((of, value)) = alias::split(&path, value)? {
+                aliases.push((of, self.object(&path, &value, Place::Top)?));
             } else if value["type"] != "route_table" {
                 parsed.push(self.object(&path, value, Place::Top)?);
             }
         }
+        aliases.into_iter().try_for_each(|(of, alias)| alias::merge(&of, alias, &mut parsed))?;
+        give_metrics(&mut parsed);
         Ok(parsed)
     }
 
@@ -260,7 +265,7 @@ impl Reader {
             name,
             kind: of_kind,
         };
-        take_tag(&mut object)?;
+        take_tags(&mut object)?;
         if let ObjectKind::OvsBond { members } | ObjectKind::LinuxBond { members, .. } = &mut object.kind {
             members.iter_mut().for_each(|member| member.mtu = member.mtu.or(object.mtu));
         }

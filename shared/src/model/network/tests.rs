@@ -255,7 +255,7 @@ fn what_is_wrong_is_named_with_its_place() {
         ),
         (
             json!({"name": "eth0:1"}),
-            "name: 'eth0:1' cannot name an interface: letters, digits and . _ - are taken",
+            "name: an alias of eth0, which this document does not have: add eth0 itself",
         ),
         (
             json!({"name": "lo", "mtu": 1500}),
@@ -389,7 +389,32 @@ fn what_is_wrong_with_objects_is_named() {
         ),
         (
             bridge("ovs_bridge", json!([{"type": "vlan", "vlan_id": 5, "ovs_options": "tag=3"}])),
-            "network_config[0].members[0].ovs_options: its VLAN is 5, not 3",
+            "network_config[0].members[0].ovs_options: the VLAN of vlan5 is 5, not 3",
+        ),
+        (
+            bridge(
+                "ovs_bridge",
+                json!([{"type": "interface", "name": "a", "ovs_extra": "set port b tag=3"},
+                {"type": "interface", "name": "b"}]),
+            ),
+            "network_config[0].members[0].ovs_extra: the tag of b is said at b itself, or at its bridge",
+        ),
+        (
+            json!([{"type": "ovs_bridge", "name": "br0", "ovs_extra": "set port br0 tag=5000", "members": []}]),
+            "network_config[0].ovs_extra: tag: 1 to 4094 is taken",
+        ),
+        (
+            json!([{"type": "interface", "name": "br0:0", "addresses": [{"ip_netmask": "192.0.2.1/24"}]}]),
+            "network_config[0].name: an alias of br0, which this document does not have: add br0 itself",
+        ),
+        (
+            json!([{"type": "interface", "name": "a"}, {"type": "interface", "name": "a:0", "mtu": 1400}]),
+            "network_config[1].mtu: 'mtu' of an alias is not supported by this version; say it at a; addresses, routes, rules, dns_servers and domain are taken here",
+        ),
+        (
+            json!([{"type": "interface", "name": "a", "addresses": [{"ip_netmask": "192.0.2.1/24"}]},
+                {"type": "interface", "name": "a:0", "addresses": [{"ip_netmask": "192.0.2.1/25"}]}]),
+            "network_config[1].addresses[0]: 192.0.2.1 is an address of a already",
         ),
         (
             bridge(
@@ -406,6 +431,46 @@ fn what_is_wrong_with_objects_is_named() {
     for (document, wanted) in rows {
         assert_eq!(NetworkDocument::parse(&document).unwrap_err().to_string(), wanted, "{document}");
     }
+}
+
+#[test]
+fn a_bridges_own_port_has_a_tag_and_names_those_of_members() {
+    let document = NetworkDocument::parse(&json!([{"type": "ovs_bridge", "name": "br0",
+        "ovs_extra": ["set port br0 tag=7 -- set port eth1 tag=8"], "members": [{"type": "interface", "name": "eth1"}]}]));
+    let document = document.unwrap();
+    let settings: Vec<String> =
+        document.objects[0].settings.iter().map(|it| format!("{} = {}", it.place, it.value)).collect();
+    assert_eq!(settings, ["Port br0 tag = 7"]);
+    assert_eq!(document.objects[0].members()[0].tag, Some(8));
+}
+
+#[test]
+fn an_alias_gives_its_interface_what_it_has() {
+    let document = json!([
+        {"type": "interface", "name": "br0:0", "use_dhcp": false, "addresses": [{"ip_netmask": "192.0.2.1/24"}],
+            "routes": [{"default": true, "next_hop": "192.0.2.254"}]},
+        {"type": "ovs_bridge", "name": "br0", "use_dhcp": true, "members": []},
+    ]);
+    let document = NetworkDocument::parse(&document).unwrap();
+    let [bridge] = document.objects.as_slice() else { panic!("{document:?}") };
+    assert_eq!((bridge.addresses.len(), bridge.routes.len(), bridge.dhcp.is_some()), (1, 1, true));
+}
+
+#[test]
+fn default_routes_of_several_links_give_way_in_order() {
+    let link = |name: &str, hop: &str| json!({"type": "interface", "name": name, "routes": [{"default": true, "next_hop": hop}]});
+    let mut objects = [
+        ("a", "192.0.2.1"),
+        ("b", "198.51.100.1"),
+        ("c", "203.0.113.1"),
+        ("d", "2001:db8::1"),
+        ("e", "2001:db8:1::1"),
+    ]
+    .map(|(name, hop)| link(name, hop));
+    objects[1]["routes"][0]["metric"] = json!(100);
+    let document = NetworkDocument::parse(&json!(objects)).unwrap();
+    let metrics: Vec<u32> = document.all().map(|object| object.routes[0].kernel_metric()).collect();
+    assert_eq!(metrics, [0, 100, 101, 1024, 1124]);
 }
 
 #[test]

@@ -11,7 +11,9 @@ mod context;
 mod doctor;
 mod failure;
 mod flow;
+mod heat;
 mod identity;
+mod import;
 mod intent;
 mod inventory;
 mod manual;
@@ -188,6 +190,9 @@ enum Noun {
     /// Make network documents from the files of other tools; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster net import --nmstate state.yml > network.yaml")]
     Net(net::NetVerb),
+    /// Write stacks of other programs as files for 'muster stack create'; needs no controller
+    #[command(subcommand, after_help = "Example:\n  muster import heat --file web.json -d web")]
+    Import(import::ImportVerb),
     /// Print the schema of templates or network documents, for editors; needs no controller
     #[command(subcommand, after_help = "Example:\n  muster schema template > template.schema.json")]
     Schema(schema::SchemaVerb),
@@ -252,6 +257,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Noun::Template(verb) => template::run(verb, format),
         Noun::Type(verb) => r#type::run(verb, format),
         Noun::Net(verb) => net::run(verb, format),
+        Noun::Import(verb) => runtime()?.block_on(import::run(verb, format)),
         Noun::Schema(verb) => schema::run(verb, format),
         Noun::Context(verb) => context::run(verb, format),
         Noun::Login(asked) => runtime()?.block_on(context::login(asked)),
@@ -294,6 +300,7 @@ async fn talk(noun: Noun, url: &str, client: &mut Client, format: Format) -> Res
         | Noun::Context(_)
         | Noun::Type(_)
         | Noun::Net(_)
+        | Noun::Import(_)
         | Noun::Schema(_)
         | Noun::Completion { .. }
         | Noun::Generate { .. } => Ok(()),

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod compatibility;
 mod conformance;
 mod scaling;
 mod where_decided;
@@ -180,7 +181,7 @@ fn the_page_of_benchmarks_is_made_from_its_lines() {
 #[test]
 fn links_of_documents_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut pages: Vec<PathBuf> = ["docs", "docs/conformance", "docs/decisions", ""]
+    let mut pages: Vec<PathBuf> = ["docs", "docs/conformance", "docs/decisions", "docs/reference", ""]
         .iter()
         .flat_map(|folder| fs::read_dir(root.join(folder)).unwrap())
         .map(|entry| entry.unwrap().path())

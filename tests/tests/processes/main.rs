@@ -40,6 +40,7 @@ mod local;
 mod lossy;
 mod main_path;
 mod metrics;
+mod migration;
 mod moving;
 mod network;
 mod oidc;

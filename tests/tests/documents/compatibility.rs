@@ -1,0 +1,205 @@
+//! `docs/reference/compatibility.md`: how much of what others bring Muster takes, counted from what the tests of each hold.
+//! Those tests say that the counts are true; this one that the page has them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+
+use serde_json::Value;
+
+use super::conformance::root;
+
+/// Where the counts of TripleO's trees stand, which a test of its own makes: this one leaves them as they are.
+const OVERCLOUDS: (&str, &str) = ("<!-- overclouds -->\n", "<!-- end -->\n");
+/// The words that make a command of OpenStack's client.
+const WORDS: [&str; 27] = [
+    "abandon",
+    "build",
+    "cancel",
+    "check",
+    "config",
+    "create",
+    "delete",
+    "deployment",
+    "environment",
+    "event",
+    "failures",
+    "file",
+    "function",
+    "info",
+    "list",
+    "mark",
+    "metadata",
+    "output",
+    "resource",
+    "service",
+    "show",
+    "signal",
+    "template",
+    "type",
+    "unhealthy",
+    "update",
+    "validate",
+];
+
+fn read(file: &str) -> String {
+    fs::read_to_string(root().join(file)).unwrap()
+}
+
+/// The rows of a page's table behind this heading, without head and rule.
+fn rows(file: &str, heading: &str) -> Vec<Vec<String>> {
+    let text = read(file);
+    let (_, text) = text.split_once(heading).unwrap();
+    let table =
+        text.lines().skip_while(|line| !line.starts_with('|')).take_while(|line| line.starts_with('|'));
+    let cells = |line: &str| line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+    table.skip(2).map(cells).collect()
+}
+
+fn table(out: &mut String, head: &str, rows: &[Vec<String>]) {
+    let columns = head.split(" | ").count();
+    writeln!(out, "| {head} |\n|{}", "---|".repeat(columns)).unwrap();
+    rows.iter().for_each(|row| writeln!(out, "| {} |", row.join(" | ")).unwrap());
+}
+
+fn heat(out: &mut String) {
+    let recorded: Value = serde_json::from_str(&read("tests/oracle/recorded.json")).unwrap();
+    let differences = read("tests/oracle/differences.txt");
+    let mut different: BTreeMap<&str, BTreeMap<&str, usize>> = BTreeMap::new();
+    for line in differences.lines() {
+        let mut columns = line.split('\t');
+        let (how, shown) = (columns.next().unwrap(), columns.next().unwrap());
+        let of = match shown {
+            shown if ["root ", "nested ", "value "].iter().any(|start| shown.starts_with(start)) => {
+                "coercions"
+            }
+            shown if shown.starts_with("heat_template_version") => "documents",
+            _ => "expressions",
+        };
+        *different.entry(of).or_default().entry(how).or_default() += 1;
+    }
+    let row = |(key, shown): (&str, &str)| {
+        let all = recorded[key].as_array().unwrap().len();
+        let of = |how: &str| different.get(key).and_then(|it| it.get(how)).copied().unwrap_or_default();
+        let counts = ["another value", "refused by Heat", "refused here"].map(of);
+        assert_eq!(
+            counts.iter().sum::<usize>(),
+            different.get(key).map_or(0, |it| it.values().sum()),
+            "{key}"
+        );
+        let same = all - counts.iter().sum::<usize>();
+        let numbers = [all, same].into_iter().chain(counts).map(|count| count.to_string());
+        std::iter::once(shown.to_owned()).chain(numbers).collect::<Vec<_>>()
+    };
+    let rows: Vec<Vec<String>> = [
+        ("expressions", "expressions: functions, yaql, scalars of YAML"),
+        ("coercions", "values of parameters and properties"),
+        ("documents", "whole templates"),
+    ]
+    .map(row)
+    .into();
+    writeln!(out, "\n## Heat's language\nA real Heat {} has answered them (`tests/oracle/record`); `values_are_those_of_heat` compares, and",
+        recorded["heat"].as_str().unwrap()).unwrap();
+    out.push_str("`tests/oracle/differences.txt` lists what differs. [hot.md](../hot.md) is the manual.\n\n");
+    table(out, "what | asked | as Heat | another value | refused by Heat alone | refused here alone", &rows);
+}
+
+fn openstack(out: &mut String) {
+    let source = read("tests/tests/processes/heat_api.rs");
+    let mut commands = BTreeSet::new();
+    for start in ["\"stack\", ", "\"orchestration\", ", "\"software\", "] {
+        for (at, _) in source.match_indices(start) {
+            let list = source[at..].split([']', ')']).next().unwrap();
+            let words = list.split(',').map(|word| word.trim().trim_matches('"'));
+            let mut command: Vec<&str> = vec![start.trim_matches(['"', ',', ' '])];
+            command.extend(words.skip(1).take_while(|word| WORDS.contains(word)));
+            if command.len() > 1 {
+                commands.insert(command.join(" "));
+            }
+        }
+    }
+    let shown: Vec<String> = commands.iter().map(|command| format!("`{command}`")).collect();
+    writeln!(
+        out,
+        "\n## OpenStack's client\n{} commands of the unchanged `openstack` command are in a session that is a test\n\
+         (`the_openstack_client_works_as_it_is`): {}.\n[heat-api.md](../heat-api.md) is the manual.",
+        commands.len(),
+        shown.join(", ")
+    )
+    .unwrap();
+}
+
+fn onos(out: &mut String) {
+    let text = read("docs/conformance/onos-json.md");
+    let sections: Vec<Vec<String>> = text
+        .split("\n## ")
+        .skip(1)
+        .filter_map(|section| {
+            let (name, rest) = section.split_once('\n')?;
+            let (counts, _) = rest.split_once(" are said.")?;
+            let (said, all) = counts.rsplit('\n').next()?.split_once(" of ")?;
+            Some(vec![name.to_lowercase(), all.to_owned(), said.to_owned()])
+        })
+        .collect();
+    assert_eq!(sections.len(), 4);
+    out.push_str("\n## ONOS's documents\n[Word by word](../conformance/onos-json.md); the rest is refused by name.\n\n");
+    table(out, "what | in ONOS's JSON | taken", &sections);
+}
+
+fn networks(out: &mut String) {
+    let rows = rows("docs/conformance/os-net-config.md", "## Counts");
+    out.push_str("\n## os-net-config's documents\n[Each of them](../conformance/os-net-config.md), of its samples and unit tests.\n\n");
+    table(
+        out,
+        "from | documents | planned | refused by name | os-net-config refuses it too | refused here alone",
+        &rows,
+    );
+    // As tests/net-import/record counts: refused, all of it said, nothing of it, a part of it.
+    let mut counts: BTreeMap<String, [usize; 5]> = BTreeMap::new();
+    for line in read("docs/conformance/net-import.tsv").lines().skip(1) {
+        let columns: Vec<&str> = line.split('\t').collect();
+        let count = counts.entry(columns[0].to_owned()).or_default();
+        count[0] += 1;
+        count[match (columns[2], columns[3]) {
+            ("-", _) => 4,
+            (_, "") => 1,
+            ("0", _) => 3,
+            _ => 2,
+        }] += 1;
+    }
+    let rows: Vec<Vec<String>> = counts
+        .into_iter()
+        .map(|(project, counts)| std::iter::once(project).chain(counts.map(|it| it.to_string())).collect())
+        .collect();
+    assert_eq!(rows.len(), 2);
+    out.push_str("\n## netplan's and nmstate's example files\n[Each of them](../conformance/net-import.tsv), by `muster net import`.\n\n");
+    table(out, "project | files | all of it said | a part left out | nothing of it said | refused", &rows);
+}
+
+#[test]
+fn the_page_of_compatibility_has_the_counts() {
+    let path = root().join("docs/reference/compatibility.md");
+    let written = fs::read_to_string(&path).unwrap_or_default();
+    let overclouds = written.split_once(OVERCLOUDS.0).and_then(|(_, rest)| rest.split_once(OVERCLOUDS.1));
+    let overclouds = overclouds.map_or("", |(inside, _)| inside);
+    let mut text = String::from(
+        "# Compatibility in figures\n\nHow much of what comes from Heat, TripleO, ONOS, os-net-config, netplan and nmstate Muster \
+         takes as it is.\n`MUSTER_WRITE_DOCUMENTS=1 cargo nextest run -p muster-tests compatibility` makes this page from \
+         what other\ntests hold; they fail when a count is no longer true.\n",
+    );
+    heat(&mut text);
+    write!(
+        text,
+        "\n## TripleO's overclouds\n[from-tripleo.md](../from-tripleo.md) is the way.\n{}{overclouds}{}",
+        OVERCLOUDS.0, OVERCLOUDS.1
+    )
+    .unwrap();
+    openstack(&mut text);
+    onos(&mut text);
+    networks(&mut text);
+    if std::env::var_os("MUSTER_WRITE_DOCUMENTS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    let is_new = fs::read_to_string(&path).is_ok_and(|written| written == text);
+    assert!(is_new, "docs/reference/compatibility.md is stale: MUSTER_WRITE_DOCUMENTS=1 makes it anew");
+}

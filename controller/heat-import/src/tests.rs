@@ -107,7 +107,7 @@ fn what_is_no_stack_is_refused() {
     let of = |value: Value| import(Exported::parse(&value).unwrap()).unwrap_err();
     assert_eq!(of(json!({"template": {"AWSTemplateFormatVersion": "2010-09-09"}})), ImportError::NotHot);
     assert_eq!(of(json!({"template": hot, "files": {"a": 1}})), ImportError::NoText("a".to_owned()));
-    let files: serde_json::Map<String, Value> = (0..=1000).map(|n| (n.to_string(), json!(""))).collect();
+    let files: Map<String, Value> = (0..=1000).map(|n| (n.to_string(), json!(""))).collect();
     assert_eq!(of(json!({"template": hot, "files": files})), ImportError::TooMany);
 }
 

@@ -1,8 +1,8 @@
 //! Operators who adopt what others have configured, in a part of all runs: before that, others may have made files just
 //! as a stack wants them.
 //!
-//! **Invariants.** An operation that adopts sends no job that creates. An adoption applies only what its agent has
-//! compared and found as wanted.
+//! **Invariants.** An operation that adopts sends no job that creates, but for what an earlier job may have made. An
+//! adoption applies only what its agent has compared and found as wanted.
 
 use muster_agent_core::Found;
 use muster_engine::record::StackAction;
@@ -97,6 +97,6 @@ pub fn creates(shared: &Shared, job: &Job) -> Option<String> {
     // Scripts of an earlier operation that did not end well run again.
     let is_created = job.action == Action::Create && !matches!(job.spec, Spec::Deployment(_));
     let adopts = stack.adopt && matches!(stack.action, StackAction::Create | StackAction::Update);
-    (adopts && is_of_it && is_created)
+    (adopts && is_of_it && is_created && !shared.made.contains(&job.resource))
         .then(|| format!("{} is created, and the operation of {} adopts", row.name, stack.name))
 }

@@ -145,6 +145,9 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
             if let Some(wrong) = adopt::creates(shared, job) {
                 shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
             }
+            if job.action != Action::Adopt {
+                shared.made.insert(resource);
+            }
             if let Some(wrong) = fleet::begins(shared, node, job) {
                 shared.suspects.push(Suspect { resource, generation, wrong, unless_greeted: None });
             }

@@ -69,6 +69,8 @@ pub struct Shared {
     pub keys: BTreeMap<u64, SealPublic>,
     /// Jobs that left at least once.
     pub sent: BTreeSet<(ResourceId, Generation)>,
+    /// Resources of which an agent was sent more than adoptions.
+    pub made: BTreeSet<ResourceId>,
     /// Their attempts.
     pub tried: BTreeSet<ReportKey>,
     /// Jobs that must not be out unless they are withdrawn in the same turn.

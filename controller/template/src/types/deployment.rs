@@ -315,7 +315,7 @@ fn steps(
                 (DeploymentGroup::Hook, hooked(hook, config, values, options).to_bytes())
             }
         };
-        (!actions.is_empty()).then(|| DeploymentStep { actions, group, config: Content::Inline(config) })
+        (!actions.is_empty()).then_some(DeploymentStep { actions, group, config: Content::Inline(config) })
     };
     let steps: Vec<Option<DeploymentStep>> = match body {
         ConfigBody::Text(ConfigGroup::Script, text) => {

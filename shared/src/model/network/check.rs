@@ -83,10 +83,7 @@ fn vlan_of(setting: &super::OvsSetting) -> Parsed<u16> {
 }
 
 fn give_tag(port: &mut Object, tag: u16, setting: &super::OvsSetting) -> Parsed<()> {
-    let its_own = match port.kind {
-        ObjectKind::Vlan { id, .. } => Some(id),
-        _ => port.tag,
-    };
+    let its_own = if let ObjectKind::Vlan { id, .. } = port.kind { Some(id) } else { port.tag };
     if let Some(other) = its_own.filter(|other| *other != tag) {
         let problem = format!("the VLAN of {} is {other}, not {tag}", port.name);
         return Err(NetworkError::invalid(&setting.path, problem));

@@ -474,8 +474,13 @@ mod tests {
         assert_eq!(crate::model::Spec::from(hook).reads(), READS_HOOKS);
         assert_eq!(crate::model::Spec::from(deployment()).reads(), 0);
         // The number of a group on the wire and in ledgers and stores.
-        use DeploymentGroup::{ApplyConfig, Hook, JsonFile, Script};
-        let numbers = [Script, ApplyConfig, JsonFile, Hook].map(|group| postcard::to_stdvec(&group).unwrap());
+        let groups = [
+            DeploymentGroup::Script,
+            DeploymentGroup::ApplyConfig,
+            DeploymentGroup::JsonFile,
+            DeploymentGroup::Hook,
+        ];
+        let numbers = groups.map(|group| postcard::to_stdvec(&group).unwrap());
         assert_eq!(numbers.concat(), [0, 1, 2, 3]);
     }
 

@@ -376,7 +376,10 @@ resources:
             "",
             "type: OS::Neutron::Subnet, properties: {network: x, cidr: {get_param: address}, gateway_ip: {get_param: password}}",
         ),
-        ("", "type: OS::Heat::SoftwareConfig, properties: {inputs: [{name: x, type: {get_param: password}}]}"),
+        (
+            "",
+            "type: OS::Heat::SoftwareConfig, properties: {inputs: [{name: x, type: {get_param: password}}]}",
+        ),
         ("", "type: OS::Heat::SoftwareDeployment, properties: {server: {get_param: [account, x]}}"),
         (
             "conditions: {c: {yaql: {expression: $.data.x, data: {x: {get_param: password}}}}}\n",

@@ -1,7 +1,7 @@
 //! Whole overclouds of TripleO on ten simulated servers: `tests/overcloud` has them, and says where they are from.
 //!
-//! Those of Wallaby and 2023 hand what is to run to Ansible, as outputs. Those of Ocata and Pike run groups that no agent
-//! has a tool for, so only the first two are made here.
+//! Those of Wallaby and 2023 hand what is to run to Ansible, as outputs. Those of Ocata and Pike run hooks on the servers;
+//! only the first two are made here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};

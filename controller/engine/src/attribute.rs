@@ -64,6 +64,6 @@ impl Graph {
         if row.kind.is_deployment() {
             return deployment::attribute_of(row, name);
         }
-        unmarked(row.spec.as_ref()?.unpack()).attribute(name)
+        unmarked(row.spec()?.unpack()).attribute(name)
     }
 }

@@ -67,12 +67,12 @@ impl Cause {
 impl Row {
     /// Whether a job for drift has failed for good.
     pub fn failed_after_drift(&self) -> bool {
-        self.status == Some(Status::Failed) && self.cause.is_drift()
+        self.status() == Some(Status::Failed) && self.cause().is_drift()
     }
 
     /// Whether a correction has failed for good.
     pub fn could_not_be_corrected(&self) -> bool {
-        self.status == Some(Status::Failed) && self.cause == Cause::Correction
+        self.status() == Some(Status::Failed) && self.cause() == Cause::Correction
     }
 }
 

@@ -19,10 +19,8 @@ use muster_template::Tree;
 
 use crate::cause::Cause;
 use crate::job::NewJob;
-use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
-use crate::plan::stands;
-use crate::record::{Observation, StackAction, Status};
+use crate::record::{StackAction, Status};
 use crate::request::{Answer, Refusal, Source};
 use crate::revision::{Pending, Purpose};
 use crate::row::{Role, Slot};
@@ -130,7 +128,7 @@ impl Jobs {
         // A job that restores a thing its agent lost answers the question as well.
         let stands = |slot: &Slot| {
             let row = &self.graph.rows[*slot];
-            stands(row) || (row.ready && row.work.is_some())
+            row.stands() || (row.ready && row.task().is_some())
         };
         let asked: BTreeSet<Slot> =
             stack.forward.iter().copied().filter(|slot| is_under_way && stands(slot)).collect();
@@ -162,12 +160,12 @@ impl Jobs {
     pub(crate) fn visit_to_check(&mut self, slot: Slot) {
         let row = &self.graph.rows[slot];
         let walk = self.graph.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
-        if row.work.is_some() || !walk.is_some_and(|walk| walk.asked.contains(&slot)) {
+        if row.task().is_some() || !walk.is_some_and(|walk| walk.asked.contains(&slot)) {
             return;
         }
         match row.node {
-            Some(node) if stands(row) => {
-                let spec = row.spec.clone();
+            Some(node) if row.stands() => {
+                let spec = row.spec().cloned();
                 let job = NewJob { cause: Cause::Check, node, action: Action::Check, spec, content: None };
                 self.queue_job(slot, job);
             }
@@ -187,48 +185,13 @@ impl Jobs {
         }
     }
 
-    /// The thing is as desired. The row was asked in a check, or is external.
-    pub(crate) fn found_in_sync(&mut self, slot: Slot) {
-        let previous = self.end_work(slot, JobEnd::Completed).and_then(|work| work.previous);
-        let row = &mut self.graph.rows[slot];
-        row.be_complete();
-        let (stack, role, node) = (row.stack, row.role, row.node);
-        let claims = row.spec.as_ref().map(|spec| spec.unpack().claims()).unwrap_or_default();
-        self.observe(slot, Observation::InSync);
-        // Another row may have taken a claim since the job was sent.
-        let owned = |claim| node.is_some_and(|node| self.claims.owner(node, claim) == Some(slot));
-        self.graph.rows[slot].set_handed_over(!claims.iter().all(owned));
-        self.claims.keep(slot, &claims);
-        self.release_previous(previous);
-        self.graph.row_changed(slot, true);
-        self.graph.event(stack, Some(slot));
-        self.graph.not_failed(slot);
-        self.graph.mended(slot);
-        self.graph.answered(slot);
-        if role != Role::Steady {
-            self.graph.ctx.agenda.push_back(Todo::Visit(slot));
-        }
-    }
-
-    /// The thing is not as desired. An external row retries, because others may yet make it so.
-    pub(crate) fn found_different(&mut self, slot: Slot, missing: bool, reason: &str) {
-        let reason = format!("not as desired: {reason}");
-        self.observe(slot, if missing { Observation::Missing } else { Observation::Drifted });
-        if self.graph.rows[slot].is_asked() {
-            self.abandon_work(slot, JobEnd::Failed);
-            self.fail_row(slot, reason);
-        } else {
-            self.attempt_failed(slot, &reason, false);
-        }
-    }
-
     /// Ends a check once all rows that could be asked have answered.
     pub(crate) fn end_of_check(&mut self, id: u64) {
         let open = |stack: &&mut Stack| stack.status == Status::InProgress;
         let Some(stack) = self.graph.stacks.get_mut(&id).filter(open) else { return };
         let Some(walk) = stack.walk.as_mut().filter(|walk| walk.asked.is_empty()) else { return };
         walk.end();
-        let live = stack.forward.iter().filter(|slot| !stands(&self.graph.rows[**slot]));
+        let live = stack.forward.iter().filter(|slot| !self.graph.rows[**slot].stands());
         let failing: Vec<Slot> = live.chain(&stack.extras).copied().collect();
         if failing.is_empty() {
             self.leave_walk(id);
@@ -242,7 +205,7 @@ impl Jobs {
         let mut reasons: Vec<String> = Vec::new();
         for slot in &failing {
             self.graph.count_failed(*slot);
-            if self.graph.rows[*slot].status == Some(Status::Failed) {
+            if self.graph.rows[*slot].status() == Some(Status::Failed) {
                 self.graph.add_failure(*slot);
             }
             if reasons.len() < NAMED {
@@ -258,8 +221,8 @@ impl Jobs {
 
     fn why_it_fails(&self, slot: Slot) -> String {
         let row = &self.graph.rows[slot];
-        let why = match (row.status, row.role) {
-            (Some(Status::Failed), _) => row.reason.as_deref().unwrap_or("failed"),
+        let why = match (row.status(), row.role) {
+            (Some(Status::Failed), _) => row.reason().unwrap_or("failed"),
             (_, Role::Cleanup) => "is still to be taken away",
             _ => "is not as the current revision wants it yet",
         };

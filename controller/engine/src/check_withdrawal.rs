@@ -22,14 +22,14 @@ impl Jobs {
             self.graph.send(node, withdraw);
         }
         self.graph.tell_withdrawn(slot, Some(Action::Check), "unanswered");
-        let previous = self.end_work(slot, JobEnd::Withdrawn).and_then(|work| work.previous);
+        self.leave_queues(slot, JobEnd::Withdrawn);
         let generation = self.graph.ctx.next_generation();
-        let told = self.graph.rows[slot].end_check(generation, previous.as_ref());
+        let (told, before) = self.graph.rows[slot].end_check(generation);
         if let Some(observed) = told {
             self.observe(slot, observed);
             self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
-        self.release_previous(previous);
+        self.release_spec(before);
         self.graph.row_changed(slot, false);
     }
 
@@ -54,9 +54,9 @@ impl Jobs {
         let Some(stack) = self.graph.stacks.get(&id) else { return };
         let failed = |slot: &Slot| {
             let row = &self.graph.rows[*slot];
-            row.action == Some(Action::Check)
-                && row.status == Some(Status::Failed)
-                && row.work.is_none()
+            row.action() == Some(Action::Check)
+                && row.status() == Some(Status::Failed)
+                && row.task().is_none()
                 && row.ready
                 && !row.details().unhealthy
         };

@@ -131,18 +131,21 @@ impl Jobs {
         if node_name.is_some_and(|name| self.graph.nodes.find(&name) != Some(node)) {
             return true;
         }
-        match kind {
-            _ if kind.is_virtual() => true,
-            Kind::Dummy => true,
-            Kind::Hostname => false,
-            Kind::File => known("path").is_some_and(|path| path.as_str() != Some(&claim.key)),
-            _ => tree.render(index, &references).is_ok_and(|properties| {
-                let config = |id: &str| self.graph.config(row.stack, id);
-                let site = Deployed { stack, resource: tree.name(index), config: &config };
-                muster_template::spec_within(kind, &properties, &site)
-                    .is_ok_and(|spec| !spec.claims().contains(claim))
-            }),
+        if kind.is_virtual() || kind == Kind::Dummy {
+            return true;
         }
+        if kind == Kind::Hostname {
+            return false;
+        }
+        if kind == Kind::File {
+            return known("path").is_some_and(|path| path.as_str() != Some(&claim.key));
+        }
+        tree.render(index, &references).is_ok_and(|properties| {
+            let config = |id: &str| self.graph.config(row.stack, id);
+            let site = Deployed { stack, resource: tree.name(index), config: &config };
+            muster_template::spec_within(kind, &properties, &site)
+                .is_ok_and(|spec| !spec.claims().contains(claim))
+        })
     }
 }
 

@@ -55,8 +55,8 @@ impl Jobs {
             self.graph.rows.get(*slot).is_some_and(|row| {
                 row.stack == id
                     && row.role == Role::Cleanup
-                    && row.status == Some(Status::Failed)
-                    && row.work.is_none()
+                    && row.status() == Some(Status::Failed)
+                    && row.task().is_none()
             })
         });
         unclean.iter().for_each(|slot| self.graph.count_failed(*slot));
@@ -66,7 +66,7 @@ impl Jobs {
 impl Traversals {
     /// Takes the next step for a row in clean-up.
     pub(crate) fn visit_cleanup(&mut self, slot: Slot) {
-        if self.jobs.graph.rows[slot].work.is_some() {
+        if self.jobs.graph.rows[slot].task().is_some() {
             return; // visited again once the outcome of its job is known
         }
         if self.jobs.is_held_for_verdict(slot) {
@@ -77,14 +77,14 @@ impl Traversals {
             self.jobs.decided(slot);
         }
         let row = &self.jobs.graph.rows[slot];
-        match row.node.filter(|_| row.applied) {
+        match row.node.filter(|_| row.is_applied()) {
             Some(node) => {
                 let farewell = row.farewell();
                 if !self.jobs.graph.waits_before(slot, farewell) {
                     self.jobs.queue_job(slot, NewJob::removal(Cause::Traversal, node, farewell));
                 }
             }
-            None if row.applied && row.kind.is_virtual() => {
+            None if row.is_applied() && row.kind.is_virtual() => {
                 let farewell = row.farewell();
                 if !self.jobs.graph.waits_before(slot, farewell) {
                     self.jobs.graph.ctx.agenda.push_front(Todo::Unmake(slot));
@@ -132,7 +132,7 @@ impl Traversals {
     /// Releases the claims and contents of a row's last spec.
     pub(crate) fn let_go(&mut self, slot: Slot) {
         self.jobs.claims.keep(slot, &[]);
-        if let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
+        if let Some(spec) = self.jobs.graph.rows[slot].spec().map(PackedSpec::unpack) {
             self.jobs.release_content(&spec);
         }
     }

@@ -15,7 +15,8 @@ use crate::fetches::Piece;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Change;
-use crate::row::{PriorState, Slot};
+use crate::record::PackedSpec;
+use crate::row::Slot;
 
 /// Number of specs that refer to each content.
 #[derive(Debug, Default)]
@@ -75,7 +76,7 @@ impl Engine {
     pub(crate) fn fetch(&mut self, key: NodeKey, digest: ContentDigest, offset: u64) {
         let now = self.graph().ctx.now;
         let sent = self.graph().nodes[key].sent.iter().filter_map(|slot| {
-            let (of, size) = stored(&self.graph().rows[*slot].spec.as_ref()?.unpack())?;
+            let (of, size) = stored(&self.graph().rows[*slot].spec()?.unpack())?;
             Some((*slot, of, size))
         });
         let sent: Vec<(Slot, ContentDigest, u64)> = sent.collect();
@@ -110,9 +111,9 @@ impl Jobs {
         self.serve_fetches();
     }
 
-    /// Releases the content of the spec before the job.
-    pub(crate) fn release_previous(&mut self, previous: Option<PriorState>) {
-        if let Some(spec) = previous.and_then(|previous| previous.spec) {
+    /// Releases the content of a spec that no longer counts.
+    pub(crate) fn release_spec(&mut self, spec: Option<PackedSpec>) {
+        if let Some(spec) = spec {
             self.release_content(&spec.unpack());
         }
     }

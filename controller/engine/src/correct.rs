@@ -26,11 +26,12 @@ use muster_template::{DriftPolicy, Restriction};
 
 use crate::breaker::{CALM, CORRECTIONS_MAX, NextTry};
 use crate::cause::Cause;
+use crate::graph::Graph;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, StackAction, Status};
-use crate::row::{Role, Row, Slot};
+use crate::row::{Row, Slot};
 use crate::timer::TimerKey;
 
 impl Row {
@@ -63,7 +64,7 @@ impl Row {
     /// Whether the agent lost the thing so often that it is not made again. Its ledger does not
     /// have what was made last.
     fn is_lost_again_and_again(&self) -> bool {
-        let lost = self.observed == Observation::Missing && self.held != Some(self.generation);
+        let lost = self.observed() == Observation::Missing && self.held() != Some(self.generation);
         lost && self.details().breaker.is_some_and(|breaker| breaker.made_again.count >= CORRECTIONS_MAX)
     }
 }
@@ -92,7 +93,7 @@ impl Jobs {
                 let breaker = self.graph.rows[slot].breaker_or_new(now);
                 breaker.strike(now);
                 self.unsettled.set_counted(slot, true);
-                let spec = self.graph.rows[slot].spec.clone();
+                let spec = self.graph.rows[slot].spec().cloned();
                 let job =
                     NewJob { cause: Cause::Correction, node, action: Action::Update, spec, content: None };
                 self.queue_job(slot, job);
@@ -117,7 +118,7 @@ impl Jobs {
         let node =
             self.graph.rows[slot].node.map(|key| self.graph.nodes[key].name.to_string()).unwrap_or_default();
         let row = &mut self.graph.rows[slot];
-        let why = row.reason.clone().unwrap_or_default();
+        let why = row.reason().map(str::to_owned).unwrap_or_default();
         let Some(breaker) = row.breaker_mut().filter(|breaker| !breaker.open) else {
             return;
         };
@@ -139,30 +140,11 @@ impl Jobs {
     /// The node on which to correct the row, as far as row, stack and drift reports allow it. The
     /// breaker and the node's own state come after.
     pub(crate) fn may_correct(&self, slot: Slot) -> Option<NodeKey> {
-        let row = self.graph.rows.get(slot)?;
-        let stands = row.ready && !row.is_going() && row.role != Role::Cleanup && !row.details().unhealthy;
-        let failed_so = row.could_not_be_corrected();
-        let differs = row.observed.differs() || failed_so;
-        let is_ours = !row.is_lost() && !row.handed_over && row.applied && row.spec.is_some();
-        if !(stands && differs && is_ours) || row.work.is_some() || row.drift_policy() != DriftPolicy::Correct
-        {
-            return None;
-        }
-        let stack = self.graph.stacks.get(&row.stack)?;
-        // A node outside of the selector is never touched, even if its stack follows the nodes no longer.
-        if self.graph.is_outside(row) {
-            return None;
-        }
-        let goes_first = stack.status == Status::InProgress
-            || stack.action == StackAction::Delete
-            || self.graph.stacks.is_pending(stack.id);
-        if goes_first || self.graph.restricted(slot, Restriction::Update).is_some() {
-            return None;
-        }
+        let row = self.graph.rows.get(slot).filter(|row| row.needs_correction())?;
+        let node = self.graph.background_node(slot)?;
         // A check only asks: its findings are corrected once the agent reports the drift itself.
-        let is_said =
-            |node: &NodeKey| failed_so || self.graph.nodes[*node].drifts.contains_key(&row.physical);
-        row.node.filter(is_said)
+        let is_said = || self.graph.nodes[node].drifts.contains_key(&row.physical);
+        (row.could_not_be_corrected() || is_said()).then_some(node)
     }
 
     /// Sets the drift policy of the template.
@@ -176,8 +158,8 @@ impl Jobs {
         let (is, node) = (row.drift_policy(), row.node);
         if is == DriftPolicy::Ignore {
             // A job that never begins would bring back what was said before it.
-            row.prior_ignores_drift();
-            if row.observed.differs() && row.work.is_none() {
+            row.ignore_drift_before_task();
+            if row.observed().differs() && row.task().is_none() {
                 row.ignore_drift();
                 self.observe(slot, Observation::Unknown);
             }
@@ -187,5 +169,21 @@ impl Jobs {
             self.graph.send(node, Down::AskDrift);
         }
         self.graph.row_changed(slot, true);
+    }
+}
+
+impl Graph {
+    /// The node on which the row may have a background job, as far as its stack allows one.
+    pub(crate) fn background_node(&self, slot: Slot) -> Option<NodeKey> {
+        let row = self.rows.get(slot)?;
+        // A node outside of the selector is never touched, even if its stack follows the nodes no longer.
+        if self.is_outside(row) || self.restricted(slot, Restriction::Update).is_some() {
+            return None;
+        }
+        let stack = self.stacks.get(&row.stack)?;
+        let goes_first = stack.status == Status::InProgress
+            || stack.action == StackAction::Delete
+            || self.stacks.is_pending(stack.id);
+        row.node.filter(|_| !goes_first)
     }
 }

@@ -103,12 +103,12 @@ impl Graph {
         let Some(known) = stack.walk.as_ref().and_then(|walk| walk.delete_first.as_ref()) else {
             return false;
         };
-        if !row.applied {
+        if !row.is_applied() {
             return false;
         }
         let needs = |slot: &&Slot| {
             let other = self.rows.get(**slot);
-            **slot != new && other.is_some_and(|other| other.applied && other.requires.contains(&old))
+            **slot != new && other.is_some_and(|other| other.is_applied() && other.requires.contains(&old))
         };
         let needed_by = known.needed_by.get(&old).into_iter().flatten().find(needs);
         if let Some(needed_by) = needed_by {

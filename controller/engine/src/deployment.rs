@@ -49,10 +49,10 @@ impl Graph {
                 "there is no software config '{shown}' in this stack: want get_resource of an OS::Heat::SoftwareConfig"
             ));
         };
-        if !row.applied {
+        if !row.is_applied() {
             return Err(format!("the software config '{}' is not there yet: depend on it", row.name));
         }
-        match row.spec.as_ref().map(PackedSpec::unpack) {
+        match row.spec().map(PackedSpec::unpack) {
             Some(Desired::Virtual(VirtualResource::Config(config))) => Ok(config),
             _ => Err(format!("'{}' is an {}, and no software config", row.name, row.type_name())),
         }
@@ -69,20 +69,18 @@ pub(crate) fn attribute(name: &str, value: &str) -> Value {
 
 /// An attribute that a run did not report: null, as in Heat, if its config declares it.
 pub(crate) fn attribute_of(row: &Row, name: &str) -> Option<Value> {
-    if row.status != Some(Status::Complete) || !row.applied {
+    if row.status() != Some(Status::Complete) || !row.is_applied() {
         return None;
     }
-    match row.spec.as_ref()?.unpack() {
-        Desired::Node(Spec::Deployment(deployment)) => {
-            let own = [DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT].contains(&name);
-            let declared = deployment.outputs.iter().any(|output| output.name == name);
-            (own || declared).then_some(Value::Null)
-        }
-        // Group os-net-config: if the network is not as configured, the deployment has failed.
-        _ => Some(match name {
-            DEPLOY_STATUS_CODE => Value::from(0),
-            DEPLOY_STDOUT | DEPLOY_STDERR => Value::from(""),
-            _ => Value::Null,
-        }),
+    if let Desired::Node(Spec::Deployment(deployment)) = row.spec()?.unpack() {
+        let own = [DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT].contains(&name);
+        let declared = deployment.outputs.iter().any(|output| output.name == name);
+        return (own || declared).then_some(Value::Null);
     }
+    // Group os-net-config: if the network is not as configured, the deployment has failed.
+    Some(match name {
+        DEPLOY_STATUS_CODE => Value::from(0),
+        DEPLOY_STDOUT | DEPLOY_STDERR => Value::from(""),
+        _ => Value::Null,
+    })
 }

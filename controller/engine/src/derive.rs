@@ -185,7 +185,7 @@ impl Traversals {
             occasion == Occasion::Fitted
                 && row.role == Role::Forward
                 && !row.is_going()
-                && row.work.as_ref().is_none_or(|work| work.state.is_sent())
+                && row.task().is_none_or(|task| task.state.is_sent())
         };
         let goes = |row: &Row| {
             let may = match occasion {

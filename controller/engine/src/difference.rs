@@ -43,7 +43,7 @@ impl Plan {
         for (index, slot) in self.chosen.iter().enumerate().filter(|(index, _)| self.dirty[*index]) {
             match slot.map(|slot| &rows[slot]) {
                 None => adds.add(tree.name(index)),
-                Some(row) if !row.applied && !row.kind.is_virtual() => adds.add(tree.name(index)),
+                Some(row) if !row.is_applied() && !row.kind.is_virtual() => adds.add(tree.name(index)),
                 Some(_) if compared == COMPARED_MAX => changes.count += 1,
                 Some(row) => {
                     compared += 1;
@@ -54,7 +54,7 @@ impl Plan {
             }
         }
         // An operation before may be removing others still.
-        let newly = self.dropped.iter().map(|slot| &rows[*slot]).filter(|row| row.dropped.is_none());
+        let newly = self.dropped.iter().map(|slot| &rows[*slot]).filter(|row| row.dropped().is_none());
         newly.filter(|row| tree.index_of(&row.name).is_none()).for_each(|row| removes.add(&row.name));
         let parts = [adds.text("adds"), changes.text("changes"), removes.text("removes")];
         parts.into_iter().flatten().collect::<Vec<_>>().join("; ")

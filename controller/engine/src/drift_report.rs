@@ -58,7 +58,7 @@ impl Jobs {
     fn drift(&mut self, node: NodeKey, drift: Drift) {
         let Some(slot) = self.graph.rows.of_thing(&drift.resource) else { return };
         let row = &self.graph.rows[slot];
-        let is_believed = row.node == Some(node) && row.held == Some(drift.generation);
+        let is_believed = row.node == Some(node) && row.held() == Some(drift.generation);
         if !is_believed || row.is_lost() || row.handed_over || row.is_sent() {
             return;
         }
@@ -73,20 +73,20 @@ impl Jobs {
             format!("{}: {reason}", observed.as_str()).into_boxed_str()
         });
         let row = &mut self.graph.rows[slot];
-        if row.work.is_some() {
+        if row.task().is_some() {
             // If the job turns out never to have started, the row goes back to its prior state,
             // which has this drift.
-            return row.prior_drifts(observed, why);
+            return row.drift_before_task(observed, why);
         }
-        if !row.is_as_held() || !(observed.differs() || row.observed.differs()) {
+        if !row.is_as_held() || !(observed.differs() || row.observed().differs()) {
             return;
         }
-        let reason = if row.status == Some(Status::Complete) { why } else { row.reason.clone() };
+        let reason = if row.status() == Some(Status::Complete) { why } else { row.reason().map(Box::from) };
         if observed.differs() {
             self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
         let row = &mut self.graph.rows[slot];
-        if (row.observed, &row.reason) == (observed, &reason) {
+        if (row.observed(), row.reason()) == (observed, reason.as_deref()) {
             return;
         }
         row.drift(reason);
@@ -99,7 +99,7 @@ impl Jobs {
     pub(crate) fn carrier_changed(&mut self, slot: Slot, link: &str, was: bool) {
         let row = &mut self.graph.rows[slot];
         // The row's own job takes links up and down.
-        if row.work.is_some() || row.is_lost() {
+        if row.task().is_some() || row.is_lost() {
             return;
         }
         let drift_event = row.drift_event_or_new();
@@ -128,7 +128,7 @@ impl Jobs {
     fn tell_drift(&mut self, slot: Slot) {
         let now = self.graph.ctx.now;
         let row = &mut self.graph.rows[slot];
-        let (observed, reason) = (row.observed, row.reason.clone().unwrap_or_default());
+        let (observed, reason) = (row.observed(), row.reason().map(Box::<str>::from).unwrap_or_default());
         let node = row.node;
         let Some(drift_event) = row.drift_event_mut() else { return };
         let mut words = Vec::new();
@@ -163,9 +163,9 @@ impl Row {
     /// Whether the last state that the agent held is this row's spec, so that drift from one is
     /// drift from the other.
     fn is_as_held(&self) -> bool {
-        let by_check = self.status == Some(Status::Failed) && self.action == Some(Action::Check);
-        let last = self.status == Some(Status::Failed) && self.held == Some(self.generation);
-        !self.is_going() && (self.status == Some(Status::Complete) || by_check || last)
+        let by_check = self.status() == Some(Status::Failed) && self.action() == Some(Action::Check);
+        let last = self.status() == Some(Status::Failed) && self.held() == Some(self.generation);
+        !self.is_going() && (self.status() == Some(Status::Complete) || by_check || last)
     }
 }
 

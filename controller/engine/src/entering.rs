@@ -154,7 +154,7 @@ impl Graph {
     /// Visits rows of the stack: in this turn, or in slices if they are too many.
     pub(crate) fn visit_all(&mut self, id: u64, rows: VecDeque<Slot>) {
         let Some(stack) = self.stacks.get_mut(&id) else { return };
-        let has_job = |slot: &Slot| self.rows[*slot].work.is_some();
+        let has_job = |slot: &Slot| self.rows[*slot].task().is_some();
         match &mut stack.entering {
             Some(entering) => {
                 entering.with_job = rows.iter().copied().filter(has_job).collect();
@@ -163,7 +163,7 @@ impl Graph {
             None if rows.len() > self.ctx.limits.rows_per_turn => {
                 // A start takes a failure of the operation before for one of this operation, so these
                 // are tried at once.
-                let has_failed = |slot: &Slot| self.rows[*slot].status == Some(Status::Failed);
+                let has_failed = |slot: &Slot| self.rows[*slot].status() == Some(Status::Failed);
                 let (failed, visits) = rows.into_iter().partition::<VecDeque<_>, _>(has_failed);
                 self.ctx.agenda.extend(failed.into_iter().map(Todo::Visit));
                 let with_job = visits.iter().copied().filter(has_job).collect();

@@ -18,9 +18,9 @@ impl Graph {
         match slot {
             Some(slot) => {
                 let row = &self.rows[slot];
-                let status = row.status.map_or("INIT", Status::as_str);
-                let reason = row.reason.clone().unwrap_or_default();
-                let (thing, action) = ((row.name.clone(), row.physical), action_str(row.action));
+                let status = row.status().map_or("INIT", Status::as_str);
+                let reason = row.reason().map(Box::from).unwrap_or_default();
+                let (thing, action) = ((row.name.clone(), row.physical), action_str(row.action()));
                 self.add_event(stack, Some(thing), (action, status), reason);
             }
             None => {
@@ -50,7 +50,7 @@ impl Graph {
     /// Writes an event about a row whose state does not change.
     pub(crate) fn tell_of(&mut self, slot: Slot, reason: String) {
         let row = &self.rows[slot];
-        let state = (action_str(row.action), row.status.map_or("INIT", Status::as_str));
+        let state = (action_str(row.action()), row.status().map_or("INIT", Status::as_str));
         self.row_event(slot, state, reason);
     }
 

@@ -95,10 +95,10 @@ impl Traversals {
     pub(crate) fn cannot_be_expanded(&mut self, slot: Slot, tree: &Tree, reason: &str) {
         let id = self.jobs.graph.rows[slot].stack;
         let reason = self.jobs.graph.stacks[&id].without_hidden(tree, reason);
-        if self.jobs.graph.rows[slot].work.is_some() {
+        if self.jobs.graph.rows[slot].task().is_some() {
             self.jobs.withdraw(slot);
         }
-        if self.jobs.graph.rows[slot].work.is_none() {
+        if self.jobs.graph.rows[slot].task().is_none() {
             self.jobs.fail_row(slot, reason);
         }
     }

@@ -24,7 +24,7 @@ impl Graph {
     /// Writes the event that an attempt failed and will be retried.
     pub(crate) fn tell_of_attempt(&mut self, slot: Slot, reason: &str, again_s: u64) {
         let row = &self.rows[slot];
-        let state = (action_str(row.action), Status::InProgress.as_str());
+        let state = (action_str(row.action()), Status::InProgress.as_str());
         let attempt = row.attempt + 1;
         self.row_event(
             slot,
@@ -54,7 +54,7 @@ impl Graph {
     pub(crate) fn add_failure(&mut self, slot: Slot) {
         let row = &self.rows[slot];
         let Some(stack) = self.stacks.get(&row.stack) else { return };
-        let reason = row.reason.as_deref().unwrap_or_default().to_owned();
+        let reason = row.reason().unwrap_or_default().to_owned();
         let mut causes: Vec<String> = row.details().causes.iter().map(ToString::to_string).collect();
         if causes.last() != Some(&reason) {
             causes.push(reason.clone());
@@ -64,7 +64,7 @@ impl Graph {
             physical_id: row.shown_id(),
             kind: row.type_name().into(),
             node: row.node.map(|key| self.nodes[key].name.to_string()).unwrap_or_default(),
-            action: action_str(row.action).into(),
+            action: action_str(row.action()).into(),
             reason,
             causes,
         };

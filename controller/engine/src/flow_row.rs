@@ -13,7 +13,8 @@ use crate::engine::Engine;
 use crate::jobs::Jobs;
 use crate::notes::Notes;
 use crate::record::{Observation, PackedSpec};
-use crate::row::{Row, Slot, WorkState};
+use crate::row::outcome::TaskOutcome;
+use crate::row::{Row, Slot, TaskState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -35,11 +36,11 @@ impl Engine {
     /// Gives a row's job to the flow table, or withdraws it there.
     pub(crate) fn write_flows(&mut self, slot: Slot) {
         let Some(row) = self.graph().rows.get(slot).filter(|row| row.is_sent()) else { return };
-        let Some(Desired::Flows(set)) = row.spec.as_ref().map(PackedSpec::unpack) else { return };
+        let Some(Desired::Flows(set)) = row.spec().map(PackedSpec::unpack) else { return };
         let set = &set;
-        let (Some(action), Some(work)) = (row.action, &row.work) else { return };
+        let (Some(action), Some(task)) = (row.action(), row.task()) else { return };
         let (job, asker) = (job_of(row), row.name.clone());
-        let is_withdrawing = work.state == WorkState::Withdrawing;
+        let is_withdrawing = task.state == TaskState::Withdrawing;
         let due =
             self.graph().ctx.now + JOB_TIMEOUT + Duration::from_secs(set.confirm_timeout.unwrap_or(0).into());
         self.graph_mut().set_due(slot, Some(due));
@@ -53,7 +54,7 @@ impl Engine {
             Action::Create | Action::Update | Action::Adopt => Want::Be { set, asker: &asker },
         };
         if let Err(refusal) = self.graph_mut().name_nodes([&set.device].into_iter()) {
-            return self.traversals.jobs.attempt_failed(slot, &refusal.to_string(), true);
+            return self.traversals.jobs.settle(slot, TaskOutcome::refused(refusal.to_string()));
         }
         let write = ResourceWrite {
             device: &set.device,
@@ -65,7 +66,9 @@ impl Engine {
         match self.with_flows(|flows, turn| flows.write_resource(turn, write)) {
             Ok(true) => self.traversals.jobs.flow_job_ended(job, Ok(())),
             Ok(false) => {}
-            Err(refused) => self.traversals.jobs.attempt_failed(slot, &refused.to_string(), true),
+            Err(refused) => {
+                self.traversals.jobs.settle(slot, TaskOutcome::refused(refused.to_string()));
+            }
         }
     }
 
@@ -81,10 +84,11 @@ impl Engine {
     /// Answers a check from the flow table, which is compared with the device all the time.
     fn check_flow_row(&mut self, slot: Slot, set: &FlowSet) {
         match self.flows.difference(set) {
-            None => self.traversals.jobs.found_in_sync(slot),
+            None => self.traversals.jobs.settle(slot, TaskOutcome::InSync),
             Some(differs) => {
                 let reason = self.graph().shown(slot, &differs.reason);
-                self.traversals.jobs.found_different(slot, differs.missing, &reason);
+                let missing = differs.missing;
+                self.traversals.jobs.settle(slot, TaskOutcome::Differs { reason, missing });
             }
         }
     }
@@ -95,10 +99,7 @@ impl Engine {
         if !self.with_flows(|flows, turn| flows.withdraw(turn, &set.device, owner)) {
             return;
         }
-        match self.graph().rows[slot].is_asked() {
-            true => self.traversals.jobs.end_check(slot),
-            false => self.traversals.jobs.undo_work(slot),
-        }
+        self.traversals.jobs.settle(slot, TaskOutcome::Withdrawn);
         self.graph_mut().ctx.agenda.push_back(Todo::Visit(slot));
     }
 }
@@ -108,7 +109,7 @@ impl Traversals {
     /// properties before, so a mark goes only when those are `settled`.
     pub(crate) fn mark_hidden_flows(&mut self, slot: Slot, hides: bool, settled: bool) {
         let row = &mut self.jobs.graph.rows[slot];
-        let (owner, node, applied) = (Owner(row.id), row.node, row.applied);
+        let (owner, node, applied) = (Owner(row.id), row.node, row.is_applied());
         let changed = match hides {
             true => row.set_notes(Some(Notes::HidesFlows)),
             false => (settled || !applied) && row.set_notes(None),
@@ -132,23 +133,28 @@ impl Jobs {
     pub(crate) fn flow_job_ended(&mut self, job: Job, ended: Result<(), Failure>) {
         let Some(slot) = self.graph.rows.of_id(job.owner.0) else { return };
         let row = &self.graph.rows[slot];
-        let Some(node) = row.node.filter(|_| row.is_sent() && job_of(row) == job) else { return };
-        let is_withdrawing = row.work.as_ref().is_some_and(|work| work.state == WorkState::Withdrawing);
+        if row.node.is_none() || !row.is_sent() || job_of(row) != job {
+            return;
+        }
+        let is_withdrawing = row.task().is_some_and(|task| task.state == TaskState::Withdrawing);
         match ended {
             Ok(()) => {
                 let is_going = row.is_going();
-                self.done(slot, node, Observed::default());
-                if !is_going && self.graph.rows.get(slot).is_some_and(|row| row.work.is_none()) {
+                self.settle(slot, TaskOutcome::Done(Observed::default()));
+                if !is_going && self.graph.rows.get(slot).is_some_and(|row| row.task().is_none()) {
                     self.observe(slot, Observation::InSync);
                 }
             }
             Err(failure) => {
                 let reason = self.graph.shown(slot, &failure.text());
-                match is_withdrawing {
-                    true => self.interrupted(slot, reason),
-                    // The batches have retried the write already.
-                    false => self.attempt_failed(slot, &reason, true),
-                }
+                self.settle(
+                    slot,
+                    match is_withdrawing {
+                        true => TaskOutcome::Interrupted { reason },
+                        // The batches have retried the write already.
+                        false => TaskOutcome::refused(reason),
+                    },
+                );
             }
         }
     }
@@ -158,7 +164,7 @@ impl Jobs {
         let of_flows = |slot: Slot| {
             let row = self.graph.rows.get(slot)?;
             let is_out = row.is_sent() && !row.is_asked();
-            let spec = row.spec.as_ref().filter(|spec| is_out && spec.is_flows())?;
+            let spec = row.spec().filter(|spec| is_out && spec.is_flows())?;
             let Desired::Flows(set) = spec.unpack() else { return None };
             Some((job_of(row), set))
         };

@@ -67,11 +67,11 @@ pub(crate) enum JobWait {
 
 impl Jobs {
     /// Holds the step of a row back: the stack timed out, or the row's batch or rollout has not come to
-    /// the row. Returns whether the step is held. `same_work`: the present job already does it.
-    pub(crate) fn hold_step(&mut self, slot: Slot, tree: &Tree, same_work: bool) -> bool {
+    /// the row. Returns whether the step is held. `same_task`: the present job already does it.
+    pub(crate) fn hold_step(&mut self, slot: Slot, tree: &Tree, same_task: bool) -> bool {
         self.graph.comes_too_late(&self.graph.rows[slot])
             || self.graph.hold_for_batch(slot, tree)
-            || self.hold_for_rollout(slot, same_work)
+            || self.hold_for_rollout(slot, same_task)
     }
 
     /// Whether a job may begin on a node, which then has its claims.
@@ -148,7 +148,7 @@ impl Traversals {
     pub(crate) fn wait(&self, row: &Row) -> Option<Wait> {
         let graph = &self.jobs.graph;
         let is_still = graph.stacks.get(&row.stack).is_some_and(Stack::is_still);
-        if row.work.is_some() || row.role == Role::Steady || row.ready || is_still {
+        if row.task().is_some() || row.role == Role::Steady || row.ready || is_still {
             return None;
         }
         match row.details().hook {
@@ -158,7 +158,7 @@ impl Traversals {
             None if self.jobs.is_held(row) => self.jobs.rollout_may_start(row).then_some(Wait::Rollout),
             None if row.failed || graph.comes_too_late(row) => None,
             None if row.blocked > 0 || graph.waits_for_first(row) => Some(Wait::Needs),
-            None if row.status == Some(Status::Failed) => None,
+            None if row.status() == Some(Status::Failed) => None,
             None if self.asks(row).is_some() => Some(Wait::Facts),
             None if graph.is_entering(row.stack) => Some(Wait::Entry),
             None => Some(Wait::Node),

@@ -44,7 +44,7 @@ impl Graph {
         let forward = &self.stacks[&row.stack].forward;
         let wanted = tree.requires(row.index as usize).iter().map(|r| forward[*r as usize]);
         let mut requires: Vec<Slot> = wanted.collect();
-        if both && row.applied {
+        if both && row.is_applied() {
             requires.extend(row.requires.iter().filter(|old| self.rows.get(**old).is_some()));
         }
         requires.sort_unstable();

@@ -11,7 +11,6 @@ use muster_template::{CurrentResources, Errors, Removed, Selector, Tree};
 use serde_json::Value;
 
 use crate::graph::Graph;
-use crate::plan::is_usable;
 use crate::row::Row;
 use crate::stack::Stack;
 
@@ -30,7 +29,7 @@ struct StackResources<'a> {
 impl<'a> StackResources<'a> {
     fn new(graph: &'a Graph, stack: &'a Stack, wanted: &'a Tree, follows: bool) -> Self {
         let mut going: Vec<&Row> = stack.extras.iter().map(|slot| &graph.rows[*slot]).collect();
-        going.retain(|row| is_usable(row));
+        going.retain(|row| row.is_usable());
         going.sort_by_key(|row| row.id);
         let going = going.into_iter().map(|row| (&*row.name, row)).collect();
         Self { graph, stack, wanted, follows, going }
@@ -90,7 +89,7 @@ impl CurrentResources for StackResources<'_> {
     }
 
     fn is_there(&self, path: &str) -> bool {
-        self.row(path).is_some_and(|row| row.applied)
+        self.row(path).is_some_and(|row| row.is_applied())
     }
 }
 

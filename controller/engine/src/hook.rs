@@ -18,7 +18,7 @@ use muster_template::{Hook, Restriction, suggestion};
 use crate::graph::Graph;
 use crate::record::Status;
 use crate::request::{Answer, Refusal};
-use crate::row::{Role, Row, Slot, WorkState};
+use crate::row::{Role, Row, Slot, TaskState};
 use crate::todo::Todo;
 
 /// Beside the bits of cleared hooks: a job has ended whose post hook is due.
@@ -37,8 +37,8 @@ impl Graph {
     /// job that the agent may have goes on.
     pub(crate) fn is_held_back(&self, slot: Slot) -> bool {
         let row = &self.rows[slot];
-        let (Some(work), Some(action)) = (&row.work, row.action) else { return false };
-        let left = row.attempt > 0 || !matches!(work.state, WorkState::NodeAway | WorkState::Queued);
+        let (Some(task), Some(action)) = (row.task(), row.action()) else { return false };
+        let left = row.attempt > 0 || !matches!(task.state, TaskState::NodeAway | TaskState::Queued);
         let hooked = before(action).is_some_and(|hook| self.is_set(slot, hook));
         let forbidden = action == Action::Update && self.restricted(slot, Restriction::Update).is_some();
         !left && (hooked || forbidden)
@@ -54,15 +54,15 @@ impl Graph {
     /// Whether a row waits although its thing is gone.
     pub(crate) fn waits_after_delete(&mut self, slot: Slot) -> bool {
         let row = &self.rows[slot];
-        let deleted = matches!(row.action, Some(Action::Delete | Action::Retain))
-            && row.status == Some(Status::Complete);
+        let deleted = matches!(row.action(), Some(Action::Delete | Action::Retain))
+            && row.status() == Some(Status::Complete);
         deleted && self.waits_at(slot, Hook::PostDelete)
     }
 
     /// Notes the post hook that follows a successful job of a forward row.
     pub(crate) fn job_ended(&mut self, slot: Slot) {
         let row = &self.rows[slot];
-        let (hook, due) = match row.action {
+        let (hook, due) = match row.action() {
             Some(Action::Create | Action::Adopt) => (Hook::PostCreate, POST_CREATE_DUE),
             Some(Action::Update) => (Hook::PostUpdate, POST_UPDATE_DUE),
             Some(Action::Delete | Action::Retain | Action::Check) | None => return,

@@ -11,12 +11,10 @@ use muster_template::Desired;
 use crate::cause::Cause;
 use crate::gate::JobWait;
 use crate::job_deadline::ANSWER_GRACE;
-use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, PackedSpec};
-use crate::rollout::Ended;
-use crate::row::{Slot, WorkState};
+use crate::row::{NewTask, Slot, TaskState};
 use crate::todo::Todo;
 
 /// A job to queue.
@@ -50,8 +48,10 @@ impl Jobs {
         self.graph.not_failed(slot);
         self.graph.job_begins(slot);
         let generation = self.graph.ctx.next_generation();
+        let state = if self.graph.nodes[node].ready { TaskState::Queued } else { TaskState::NodeAway };
+        let now = self.graph.ctx.now;
         let row = &mut self.graph.rows[slot];
-        let prior = row.begin(cause, action, generation, spec);
+        row.begin(NewTask { cause, action, generation, spec, state }, now);
         if row.node != Some(node) {
             let physical = row.physical;
             if let Some(old) = self.graph.place(slot, Some(node)) {
@@ -62,8 +62,6 @@ impl Jobs {
         if action != Action::Check {
             self.observe(slot, Observation::Unknown);
         }
-        let state = if self.graph.nodes[node].ready { WorkState::Queued } else { WorkState::NodeAway };
-        self.graph.rows[slot].give_work(state, self.graph.ctx.now, Some(prior));
         if let Some(stack) = self.graph.stacks.get_mut(&stack) {
             stack.working.insert(slot);
         }
@@ -123,7 +121,7 @@ impl Jobs {
         if let Some(stack) = self.graph.stacks.get_mut(&stack) {
             stack.in_flight += 1;
         }
-        self.graph.set_work(slot, WorkState::Sent);
+        self.graph.set_task(slot, TaskState::Sent);
         self.graph.row_changed(slot, false);
         self.transmit(slot, node);
     }
@@ -131,8 +129,8 @@ impl Jobs {
     /// Sends the agent the message for a row's job: the job, its removal, or its withdrawal.
     pub(crate) fn transmit(&mut self, slot: Slot, node: NodeKey) {
         let row = &self.graph.rows[slot];
-        let (Some(action), Some(work)) = (row.action, &row.work) else { return };
-        let spec = match row.spec.as_ref().map(PackedSpec::unpack) {
+        let (Some(action), Some(task)) = (row.action(), row.task()) else { return };
+        let spec = match row.spec().map(PackedSpec::unpack) {
             Some(Desired::Node(spec)) => Some(spec),
             Some(Desired::Flows(_)) => return self.graph.ctx.agenda.push_back(Todo::Write(slot)),
             // A stray has no spec. Nor does a row of a restored store if the backup is older than
@@ -142,47 +140,36 @@ impl Jobs {
             // Virtual resources have no jobs.
             Some(Desired::Virtual(_)) => return,
         };
-        let message = match spec {
-            _ if work.state == WorkState::Withdrawing => {
-                Down::Withdraw { resource: row.physical, generation: row.generation }
+        let limits = &self.graph.ctx.limits;
+        let (message, due) = match spec {
+            _ if task.state == TaskState::Withdrawing => {
+                let withdraw = Down::Withdraw { resource: row.physical, generation: row.generation };
+                (withdraw, self.graph.ctx.now + limits.job_timeout + ANSWER_GRACE)
             }
             // An agent took back its place that is older than the one that was sent the job.
             Some(_) if self.graph.too_old_for(row, node).is_some() => {
                 return self.graph.ctx.agenda.push_back(Todo::Unsendable(slot));
             }
-            Some(spec) => Down::Job(Job {
-                resource: row.physical,
-                generation: row.generation,
-                attempt: Attempt(row.attempt),
-                action,
-                timeout: self.graph.ctx.job_timeout(&spec),
-                spec,
-            }),
-            None => Down::Remove(row.key()),
-        };
-        let due = match &message {
-            Down::Job(job) => self.graph.silent_at(node, job.timeout),
-            Down::Remove(_) if !self.graph.nodes[node].reads_strays() => {
+            Some(spec) => {
+                let job = Job {
+                    resource: row.physical,
+                    generation: row.generation,
+                    attempt: Attempt(row.attempt),
+                    action,
+                    timeout: self.graph.ctx.job_timeout(&spec),
+                    spec,
+                };
+                let due = self.graph.silent_at(node, job.timeout);
+                (Down::Job(job), due)
+            }
+            None if !self.graph.nodes[node].reads_strays() => {
                 return self.graph.ctx.agenda.push_back(Todo::Unsendable(slot));
             }
-            Down::Remove(_) => self.graph.silent_at(node, self.graph.ctx.limits.job_timeout),
-            _ => self.graph.ctx.now + self.graph.ctx.limits.job_timeout + ANSWER_GRACE,
+            None => (Down::Remove(row.key()), self.graph.silent_at(node, limits.job_timeout)),
         };
         self.graph.set_due(slot, Some(due));
         self.graph.unhear(node, self.graph.rows[slot].physical);
         self.graph.send(node, message);
-    }
-
-    /// Ends a job without success. The state of the thing is unknown, so earlier claims stay.
-    pub(crate) fn abandon_work(&mut self, slot: Slot, end: JobEnd) {
-        let previous = self.end_work(slot, end).and_then(|work| work.previous);
-        self.left_ended(slot, Ended::Failed);
-        let row = &mut self.graph.rows[slot];
-        row.abandon();
-        if !row.is_going() {
-            self.release_previous(previous);
-        }
-        self.graph.row_changed(slot, false);
     }
 
     /// Sends the agent again all jobs that it may have.

@@ -1,5 +1,5 @@
 //! The deadline of a sent job: after it, a job of which the agent says nothing is lost. `retry.rs`
-//! (`work_due`) says what follows.
+//! (`task_due`) says what follows.
 //!
 //! An agent that lists all its jobs owns their deadlines. A job may wait behind a long one, fetch
 //! and run as long as that takes; the agent ends one that takes too long. Such a job is lost only
@@ -17,7 +17,7 @@ use muster_template::Desired;
 use crate::graph::Graph;
 use crate::node::NodeKey;
 use crate::record::PackedSpec;
-use crate::row::{Slot, WorkState};
+use crate::row::{Slot, Task, TaskState};
 
 /// Grace beyond the time in which an agent must send something.
 pub(crate) const ANSWER_GRACE: Duration = Duration::from_secs(30);
@@ -41,10 +41,10 @@ impl Graph {
             let Some(slot) = self.sent_job(node, *key) else { continue };
             let (state, behind) = match stage {
                 Stage::Waiting { behind } => {
-                    (WorkState::Sent, behind.and_then(|behind| self.rows.of_thing(&behind)))
+                    (TaskState::Sent, behind.and_then(|behind| self.rows.of_thing(&behind)))
                 }
-                Stage::Fetching => (WorkState::Sent, None),
-                Stage::Running => (WorkState::Running, None),
+                Stage::Fetching => (TaskState::Sent, None),
+                Stage::Running => (TaskState::Running, None),
             };
             self.stands(slot, state, behind);
             self.heard_of(slot, node);
@@ -55,7 +55,7 @@ impl Graph {
     pub(crate) fn progress(&mut self, node: NodeKey, progress: Progress) {
         let Some(slot) = self.sent_job(node, progress.key) else { return };
         if self.rows[slot].key() == progress.key {
-            self.stands(slot, if progress.settling { WorkState::Settling } else { WorkState::Running }, None);
+            self.stands(slot, if progress.settling { TaskState::Settling } else { TaskState::Running }, None);
         }
         self.heard_of(slot, node);
     }
@@ -65,22 +65,22 @@ impl Graph {
         let slot = self.rows.of_thing(&key.resource)?;
         let row = &self.rows[slot];
         let is_it = row.node == Some(node) && row.generation == key.generation;
-        let state = row.work.as_ref().filter(|_| is_it)?.state;
-        (state.is_sent() && state != WorkState::Withdrawing).then_some(slot)
+        let state = row.task().filter(|_| is_it)?.state;
+        (state.is_sent() && state != TaskState::Withdrawing).then_some(slot)
     }
 
-    fn stands(&mut self, slot: Slot, state: WorkState, behind: Option<Slot>) {
-        let settles = |work: &crate::row::Work| work.state == WorkState::Settling;
+    fn stands(&mut self, slot: Slot, state: TaskState, behind: Option<Slot>) {
+        let settles = |task: &Task| task.state == TaskState::Settling;
         // For a running job, a list of jobs says less than an earlier progress message.
-        if state != WorkState::Running || !self.rows[slot].work.as_deref().is_some_and(settles) {
-            self.set_work(slot, state);
+        if state != TaskState::Running || !self.rows[slot].task().is_some_and(settles) {
+            self.set_task(slot, state);
         }
         self.rows[slot].queue_behind(behind);
     }
 
     pub(crate) fn heard_of(&mut self, slot: Slot, node: NodeKey) {
         let row = &self.rows[slot];
-        let timeout = match row.spec.as_ref().map(PackedSpec::unpack) {
+        let timeout = match row.spec().map(PackedSpec::unpack) {
             Some(Desired::Node(spec)) => self.ctx.job_timeout(&spec),
             None if row.is_stray() => self.ctx.limits.job_timeout,
             Some(Desired::Flows(_) | Desired::Virtual(_)) | None => return,
@@ -97,8 +97,8 @@ impl Graph {
     /// The name of the row whose job a queued one waits for on the server, as operators see it.
     pub(crate) fn queued_behind(&self, slot: Slot) -> Option<String> {
         let row = &self.rows[slot];
-        let work = row.work.as_ref().filter(|work| work.state == WorkState::Sent)?;
-        let other = self.rows.get(work.behind.filter(|other| *other != slot)?)?;
+        let task = row.task().filter(|task| task.state == TaskState::Sent)?;
+        let other = self.rows.get(task.behind.filter(|other| *other != slot)?)?;
         if other.stack == row.stack {
             return Some(other.name.to_string());
         }

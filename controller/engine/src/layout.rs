@@ -6,7 +6,7 @@
 
 use muster_template::Tree;
 
-use crate::plan::{Plan, is_settled};
+use crate::plan::Plan;
 use crate::row::{Replaced, Row, Slot};
 use crate::traversals::Traversals;
 
@@ -81,7 +81,7 @@ impl Traversals {
             if !plan.dirty[index] {
                 row.rest();
                 // Drift is left for the next operation of an operator.
-                settled[index] = if is_settled(row) { row.definition } else { 0 };
+                settled[index] = if row.is_settled() { row.definition } else { 0 };
                 // An operation that failed may have set another policy.
                 self.jobs.set_drift_policy(slot, tree.drift_policy(index));
                 continue;

@@ -16,6 +16,7 @@ use crate::node::NodeKey;
 use crate::restored::{Divergence, HeldThing};
 use crate::restored_compare::HELD;
 use crate::row::Slot;
+use crate::row::outcome::TaskOutcome;
 use crate::todo::Todo;
 
 /// Bound on the entries of one agent's ledger.
@@ -43,18 +44,18 @@ impl Engine {
             let row = &self.graph().rows[slot];
             let resource = row.physical;
             let theirs = pages.get(&resource).map(|entry| entry.generation);
-            if row.held.is_none() {
+            if row.held().is_none() {
                 theirs.into_iter().for_each(|theirs| self.traversals.jobs.take_up_again(slot, theirs));
                 continue;
             }
-            if theirs == row.held || theirs.is_some_and(|theirs| !self.graph_mut().ctx.rise_above(theirs)) {
+            if theirs == row.held() || theirs.is_some_and(|theirs| !self.graph_mut().ctx.rise_above(theirs)) {
                 continue;
             }
             let row = &self.graph().rows[slot];
-            for generation in [row.held, theirs].into_iter().flatten() {
+            for generation in [row.held(), theirs].into_iter().flatten() {
                 self.graph_mut().nodes[key].ledger ^= LedgerEntry { resource, generation }.digest();
             }
-            self.graph_mut().rows[slot].set_held(theirs);
+            self.graph_mut().rows[slot].hold(theirs);
             self.graph_mut().row_changed(slot, false);
             self.traversals.jobs.make_again(slot, key);
         }
@@ -72,7 +73,7 @@ impl Jobs {
     /// The node has a thing that was removed: the node went back in time. Another job removes the thing.
     fn take_up_again(&mut self, slot: Slot, theirs: Generation) {
         let row = &self.graph.rows[slot];
-        let is_over = row.is_going() && row.held.is_none() && row.work.is_none() && !row.applied;
+        let is_over = row.is_going() && row.held().is_none() && row.task().is_none() && !row.is_applied();
         if is_over && self.graph.ctx.rise_above(theirs) {
             self.graph.holds(slot, HeldThing { unlike: Divergence::Newer, generation: Some(theirs) });
             self.graph.ctx.agenda.push_back(Todo::Visit(slot));
@@ -122,8 +123,8 @@ impl Jobs {
         self.tell_held(&node, &things);
         self.graph.restored.ledger_told(&node, things);
         for slot in &slots {
-            if self.graph.rows[*slot].work.is_some() {
-                self.attempt_failed(*slot, HELD, true);
+            if self.graph.rows[*slot].task().is_some() {
+                self.settle(*slot, TaskOutcome::refused(HELD.to_owned()));
             }
         }
         slots

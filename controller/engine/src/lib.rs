@@ -12,6 +12,8 @@
 //!
 //! Absent on purpose: MQTT, HTTP, SQL, threads, clocks, randomness other than the seed.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod acceptance;
 mod address;
 mod attribute;
@@ -57,6 +59,8 @@ mod intent;
 mod job;
 mod job_deadline;
 mod job_end;
+mod job_queue;
+mod job_timer;
 mod jobs;
 mod journal;
 mod layout;
@@ -103,6 +107,7 @@ mod rows;
 mod scope;
 mod server;
 mod session;
+mod settle;
 mod signal;
 pub mod site;
 mod stack;
@@ -124,7 +129,6 @@ mod virtual_resource;
 mod visit;
 mod walk;
 mod withdraw;
-mod work;
 
 pub use breaker::{CALM, CORRECTIONS_MAX, SPACING_TOTAL};
 pub use engine::{Config, Effect, Engine, Input};

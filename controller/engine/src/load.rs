@@ -20,7 +20,7 @@ use crate::record::{
 use crate::request::{Refusal, Request, Source};
 use crate::restored::{Restored, RestoredRecord};
 use crate::retry::backoff;
-use crate::row::{Row, Slot, WorkState};
+use crate::row::{Row, Slot, TaskState};
 use crate::stack::Stack;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
@@ -135,8 +135,8 @@ impl Traversals {
         let row = Row::load(record, node, self.jobs.graph.ctx.now);
         // A spec that no job has brought to its node is dropped, in the store too: it would count as
         // one that refers to its content.
-        let drops_spec = had_spec && row.spec.is_none();
-        let (node, held, sent, handed_over) = (row.node, row.held, row.is_sent(), row.handed_over);
+        let drops_spec = had_spec && row.spec().is_none();
+        let (node, held, sent, handed_over) = (row.node, row.held(), row.is_sent(), row.handed_over);
         let lost = row.is_lost();
         let slot = self.jobs.graph.rows.insert(row);
         self.jobs.observe(slot, observed);
@@ -144,7 +144,7 @@ impl Traversals {
         if drops_spec {
             self.jobs.graph.row_changed(slot, true);
         }
-        if self.jobs.graph.rows[slot].work.as_ref().is_some_and(|work| work.state == WorkState::Backoff) {
+        if self.jobs.graph.rows[slot].task().is_some_and(|task| task.state == TaskState::Backoff) {
             self.jobs.graph.set_due(slot, Some(self.jobs.graph.ctx.now + backoff(retries)));
         }
         if self.jobs.graph.rows[slot].details().breaker.is_some() {
@@ -165,7 +165,7 @@ impl Traversals {
             if let Some(generation) = held {
                 node.ledger ^= LedgerEntry { resource: physical, generation }.digest();
             }
-            if let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) {
+            if let Some(spec) = self.jobs.graph.rows[slot].spec().map(PackedSpec::unpack) {
                 for claim in spec.claims().into_iter().filter(|_| !lost) {
                     // A row that handed over some of its claims keeps those that no other row has.
                     if !handed_over || self.jobs.claims.owner(key, &claim).is_none() {
@@ -224,11 +224,11 @@ impl Traversals {
         });
         for slot in rows {
             let row = &mut self.jobs.graph.rows[slot];
-            if row.work.is_some() {
+            if row.task().is_some() {
                 stack.working.insert(slot);
             }
             stack.hidden.hide_of_others(&row.others_hide());
-            if row.dropped.is_some() {
+            if row.dropped().is_some() {
                 stack.extras.insert(slot);
             } else {
                 row.set_index(stack.forward.len());

@@ -17,11 +17,11 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 
-use crate::job_end::JobEnd;
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, StackAction, Status};
 use crate::request::{Refusal, Source};
 use crate::revision::{Pending, Purpose};
+use crate::row::outcome::TaskOutcome;
 use crate::row::{Row, Slot};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
@@ -135,11 +135,11 @@ impl Traversals {
     /// Ends the row's job: its outcome will never be known.
     fn end_for_good(&mut self, slot: Slot) {
         if self.jobs.graph.rows[slot].is_sent() {
-            self.jobs.abandon_work(slot, JobEnd::Lost);
+            self.jobs.settle(slot, TaskOutcome::Lost);
             let node =
                 self.jobs.graph.rows[slot].node.map(|node| self.jobs.graph.nodes[node].name.to_string());
             let row = &mut self.jobs.graph.rows[slot];
-            if let (None, Some(node)) = (&row.reason, node) {
+            if let (None, Some(node)) = (&row.reason(), node) {
                 row.set_reason(&format!("node {node} was removed"));
             }
         } else {
@@ -153,9 +153,9 @@ impl Traversals {
     fn leave_behind(&mut self, slot: Slot, loss: &mut RemovalEffect) -> Option<Slot> {
         self.jobs.claims.keep(slot, &[]);
         let row = &self.jobs.graph.rows[slot];
-        let (stack, dropped) = (row.stack, row.dropped.is_some());
+        let (stack, dropped) = (row.stack, row.dropped().is_some());
         // An external row is not applied: others made its thing.
-        if !row.applied {
+        if !row.is_applied() {
             let stands = row.is_external() && !dropped;
             self.off_the_node(slot);
             if stands {
@@ -212,7 +212,7 @@ impl Traversals {
         let known = self.jobs.graph.stacks.get(&stack).filter(|_| old.replaces.is_some());
         let extras: Vec<Slot> = known.map(|stack| stack.extras.iter().copied().collect()).unwrap_or_default();
         for other in extras {
-            if self.jobs.graph.rows[other].replaced_by == Some(before) {
+            if self.jobs.graph.rows[other].replaced_by() == Some(before) {
                 self.jobs.graph.rows[other].set_replaced_by(id);
                 self.jobs.graph.row_changed(other, true);
             }

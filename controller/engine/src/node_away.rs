@@ -4,7 +4,7 @@
 //! Absent: after what silence a connection ends (`controller/src/link/silence.rs`).
 
 use crate::node::NodeKey;
-use crate::row::WorkState;
+use crate::row::TaskState;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -39,7 +39,7 @@ impl Traversals {
             self.jobs.graph.ctx.agenda.push_back(Todo::PumpStack(id));
         }
         for slot in self.jobs.graph.nodes[key].in_line() {
-            self.jobs.set_work_if_waiting(slot, key, WorkState::NodeAway);
+            self.jobs.set_task_if_waiting(slot, key, TaskState::NodeAway);
         }
         self.jobs.tell_rollouts_of_node(key);
     }

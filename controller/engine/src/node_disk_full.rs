@@ -42,6 +42,6 @@ impl Graph {
     /// Whether the row's job is held back because the node's disk is full.
     pub(crate) fn waits_for_disk(&self, row: &Row) -> bool {
         let is_full = row.node.is_some_and(|key| self.nodes[key].disk_full.is_some());
-        is_full && !row.is_sent() && !row.action.is_some_and(|action| action.removes())
+        is_full && !row.is_sent() && !row.action().is_some_and(|action| action.removes())
     }
 }

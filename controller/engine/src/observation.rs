@@ -26,7 +26,7 @@ impl Jobs {
     /// Resets the drift event of a row: a job or a check reports its finding itself.
     pub(crate) fn forget_drift_event(&mut self, slot: Slot) {
         let row = &mut self.graph.rows[slot];
-        let observed = row.observed;
+        let observed = row.observed();
         if let Some(drift_event) = row.drift_event_mut() {
             drift_event.replace(observed);
         }

@@ -39,10 +39,10 @@ impl Graph {
         if node.reads >= READS {
             return None;
         }
-        if row.action == Some(Action::Adopt) && node.reads < READS_ADOPT {
+        if row.action() == Some(Action::Adopt) && node.reads < READS_ADOPT {
             return self.cannot_adopt(key);
         }
-        let Some(Desired::Node(spec)) = row.spec.as_ref().map(PackedSpec::unpack) else {
+        let Some(Desired::Node(spec)) = row.spec().map(PackedSpec::unpack) else {
             return None;
         };
         if spec.reads() <= node.reads {

@@ -61,7 +61,7 @@ impl Jobs {
             }
             let id = tree.external_id(index).map_err(|error| Refusal::Invalid(error.to_string()))?;
             let Some(row) = plan.chosen[index].map(|slot| &self.graph.rows[slot]) else { continue };
-            let stands = row.applied || row.work.is_some() || row.status == Some(Status::Complete);
+            let stands = row.is_applied() || row.task().is_some() || row.status() == Some(Status::Complete);
             if !stands || row.details().external_id.as_deref() == id.as_deref() {
                 continue;
             }

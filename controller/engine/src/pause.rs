@@ -65,7 +65,7 @@ impl Row {
     /// Whether the store says that the row waits, with this spec, and the wait is not taken up yet.
     pub fn pauses_still(&self, spec: &PackedSpec) -> bool {
         let loaded = self.details().pause.is_some_and(|pause| pause.due.is_none() && !pause.of_batch);
-        loaded && self.spec.as_ref() == Some(spec)
+        loaded && self.spec() == Some(spec)
     }
 }
 
@@ -105,7 +105,7 @@ impl Graph {
         let row = &self.rows[slot];
         let pause = row.details().pause;
         // A wait of the row's own began before. A row that stands for others does nothing itself.
-        if row.work.is_some() || row.kind.is_whole() || pause.is_some_and(|pause| !pause.of_batch) {
+        if row.task().is_some() || row.kind.is_whole() || pause.is_some_and(|pause| !pause.of_batch) {
             return false;
         }
         let now = self.ctx.now;
@@ -126,7 +126,7 @@ impl Graph {
     pub(crate) fn comes_too_late(&self, row: &Row) -> bool {
         let late = self.stacks.get(&row.stack).filter(|stack| stack.timed_out);
         let walk = late.and_then(|stack| stack.walk.as_ref());
-        let has_not_begun = row.role == Role::Forward && !row.ready && row.work.is_none();
+        let has_not_begun = row.role == Role::Forward && !row.ready && row.task().is_none();
         // A row that replaces another has started with that.
         let begun = row.details().pause.is_some_and(|pause| !pause.of_batch) || row.replaces.is_some();
         let follows = |walk: &Walk| walk.tree.follows_a_batch(row.index as usize);
@@ -185,7 +185,7 @@ impl Graph {
         }
         let row = &self.rows[slot];
         let signals = if row.kind == Kind::WaitCondition { " for signals" } else { "" };
-        self.tell_withdrawn(slot, row.action, &format!("while it waited{signals}"));
+        self.tell_withdrawn(slot, row.action(), &format!("while it waited{signals}"));
         let row = &mut self.rows[slot];
         row.fail_as_it_is(&format!("it waits{signals} no more: it does again when it is wanted"));
         true
@@ -194,7 +194,7 @@ impl Graph {
     /// Whether the row already waits with this spec.
     pub(crate) fn waits_for_this(&self, slot: Slot, spec: &PackedSpec) -> bool {
         let row = &self.rows[slot];
-        row.pauses() && !row.is_going() && row.spec.as_ref() == Some(spec)
+        row.pauses() && !row.is_going() && row.spec() == Some(spec)
     }
 
     /// Breaks off a wait with another spec.

@@ -99,13 +99,13 @@ pub(crate) type NeededBy<'a> = BTreeMap<Slot, BTreeSet<&'a str>>;
 impl Traversals {
     /// The phase of a row. `None`: there is nothing to do for the row now.
     pub(crate) fn phase(&self, row: &Row) -> Option<Phase> {
-        let Some(work) = &row.work else { return self.wait(row).map(Wait::phase) };
-        let is_sent = work.state.is_sent();
+        let Some(task) = row.task() else { return self.wait(row).map(Wait::phase) };
+        let is_sent = task.state.is_sent();
         Some(match row.node {
             Some(key) if is_sent && !self.jobs.graph.nodes[key].ready => Phase::NodeAway,
             Some(key) if !is_sent && self.jobs.graph.is_in_maintenance(key) => Phase::Maintenance,
             _ if self.jobs.graph.waits_for_disk(row) => Phase::DiskFull,
-            _ => work.state.phase(),
+            _ => task.state.phase(),
         })
     }
 
@@ -120,9 +120,9 @@ impl Traversals {
     /// the stage of the traversal began.
     pub(crate) fn phase_time(&self, row: &Row) -> Duration {
         let walk = self.jobs.graph.stacks.get(&row.stack).and_then(|stack| stack.walk.as_ref());
-        let since = match (&row.work, self.phase(row)) {
+        let since = match (row.task(), self.phase(row)) {
             (_, None) => return Duration::ZERO,
-            (Some(work), _) => Some(work.since),
+            (Some(task), _) => Some(task.since),
             (None, Some(Phase::Hook)) => row.details().hook_since,
             (None, Some(Phase::Signals | Phase::Pause)) => {
                 return row
@@ -149,7 +149,7 @@ impl Traversals {
             }
         }
         let replaced =
-            stack.extras.iter().filter_map(|slot| Some((self.jobs.graph.rows[*slot].replaced_by?, *slot)));
+            stack.extras.iter().filter_map(|slot| Some((self.jobs.graph.rows[*slot].replaced_by()?, *slot)));
         let replaced: BTreeMap<u64, Slot> = replaced.collect();
         for slot in stack.forward.iter().filter(|slot| !self.jobs.graph.rows[**slot].ready) {
             if let Some(old) = replaced.get(&self.jobs.graph.rows[*slot].id) {
@@ -210,7 +210,7 @@ impl Traversals {
     }
 
     fn missing_node(&self, row: &Row) -> Option<String> {
-        if row.work.is_none() {
+        if row.task().is_none() {
             let (set, node) = self.jobs.away_member(row)?;
             return Some(format!("{node} (away; {set} waits for it)"));
         }

@@ -79,7 +79,7 @@ pub(crate) fn plan(ground: &PlanInput<'_>, tree: &Tree) -> Plan {
     // New facts of nodes are left for the next operation, too.
     let is_as_it_was = |slot: Slot, index: usize| {
         let row = &ground.rows[slot];
-        ground.again && stays(row) && row.definition == tree.definition(index)
+        ground.again && row.rests() && row.definition == tree.definition(index)
     };
     let mut dirty: Vec<bool> = chosen
         .iter()
@@ -92,7 +92,7 @@ pub(crate) fn plan(ground: &PlanInput<'_>, tree: &Tree) -> Plan {
             Some(_) if settled(index) != 0 => settled(index) != tree.definition(index),
             Some(slot) => {
                 let row = &ground.rows[*slot];
-                let is_settled = if ground.again { stays(row) } else { is_settled(row) };
+                let is_settled = if ground.again { row.rests() } else { row.is_settled() };
                 !(is_settled
                     && row.kind == tree.kind(index)
                     && row.definition == tree.definition(index)
@@ -120,7 +120,7 @@ pub(crate) fn plan(ground: &PlanInput<'_>, tree: &Tree) -> Plan {
 fn keep(ground: &PlanInput<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
     let mut dropped = Vec::new();
     let kept = |(slot, settled): (&Slot, &u128)| {
-        let usable = *settled != 0 || is_usable(&ground.rows[*slot]);
+        let usable = *settled != 0 || ground.rows[*slot].is_usable();
         if !usable {
             dropped.push(*slot);
         }
@@ -134,28 +134,6 @@ fn keep(ground: &PlanInput<'_>) -> (Vec<Option<Slot>>, Vec<Slot>) {
 fn may_hide(row: &Row) -> bool {
     matches!(row.kind, Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable)
         && !row.hides_flows()
-}
-
-/// Whether the row stands and no drift was observed.
-pub(crate) fn is_settled(row: &Row) -> bool {
-    stands(row) && !row.observed.differs()
-}
-
-/// Whether an operation that goes on leaves the row alone: it stands, or only a background job
-/// failed, which has its own retries.
-fn stays(row: &Row) -> bool {
-    stands(row) || (row.ready && row.failed_after_drift() && !row.handed_over && !row.details().unhealthy)
-}
-
-/// Whether the row is as desired, observed ready, and has no job.
-pub(crate) fn stands(row: &Row) -> bool {
-    // When a check's question is withdrawn, the row is again as the check before has found it.
-    let stood = row.is_asked() && !row.observed.differs();
-    (stood || (row.status == Some(Status::Complete) && row.work.is_none()))
-        && row.ready
-        && !row.is_going()
-        && !row.handed_over
-        && !row.details().unhealthy
 }
 
 fn same_requires(row: &Row, requires: &[u32], chosen: &[Option<Slot>]) -> bool {
@@ -194,7 +172,7 @@ fn choose(ground: &PlanInput<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>)
             let best = candidates
                 .iter()
                 .copied()
-                .filter(|slot| is_usable(&rows[*slot]))
+                .filter(|slot| rows[*slot].is_usable())
                 .max_by_key(|slot| (score(ground, &rows[*slot], wanted), rows[*slot].id));
             dropped.extend(candidates.into_iter().filter(|slot| Some(*slot) != best));
             best
@@ -205,31 +183,26 @@ fn choose(ground: &PlanInput<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>)
     (chosen, dropped)
 }
 
-/// Whether the row's thing exists as a whole. A thing that is gone or half gone cannot be kept.
-pub(crate) fn is_usable(row: &Row) -> bool {
-    !row.is_past()
-}
-
 /// A measure of how well a row fits. Weights are as in Heat's `_get_best_existing_rsrc_db_id`, with
 /// more for a row that is as `wanted` already: if an update has begun to replace a thing, reverting
 /// it keeps the thing.
 fn score(ground: &PlanInput<'_>, row: &Row, wanted: Option<u128>) -> i32 {
     let stood_in =
-        |revision: u32| row.revision <= revision && row.dropped.is_none_or(|dropped| revision < dropped);
+        |revision: u32| row.revision <= revision && row.dropped().is_none_or(|dropped| revision < dropped);
     let mut score = 0;
-    if row.status == Some(Status::Failed) {
+    if row.status() == Some(Status::Failed) {
         score -= 30;
     }
     if row.is_going() {
         score -= 50;
     }
-    if row.replaced_by.is_some() {
+    if row.replaced_by().is_some() {
         score -= 1;
     }
     if stood_in(ground.previous) {
         score += 5;
     }
-    if wanted == Some(row.definition) && row.status == Some(Status::Complete) {
+    if wanted == Some(row.definition) && row.status() == Some(Status::Complete) {
         score += 8;
     }
     if ground.target.is_some_and(stood_in) {

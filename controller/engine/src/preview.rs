@@ -164,9 +164,10 @@ impl Preview<'_> {
         };
         let needs_change =
             tree.requires(index).iter().any(|needed| self.done.get(needed).is_some_and(|it| it.changes));
-        let stays = |row: &Row| self.asks.get() && !needs_change && row.stays(kind, tree.definition(index));
+        let is_as_defined =
+            |row: &Row| self.asks.get() && !needs_change && row.is_as_defined(kind, tree.definition(index));
         let needed = match (row, &spec, &node) {
-            (Some(row), ..) if stays(row) => Needed::Nothing,
+            (Some(row), ..) if is_as_defined(row) => Needed::Nothing,
             (None, ..) => Needed::Apply(if external_id.is_some() { Action::Check } else { Action::Create }),
             (Some(row), Ok(spec), Ok(_)) => {
                 let key = place.as_ref().and_then(|name| self.view.graph.nodes.find(name));
@@ -243,7 +244,7 @@ impl Preview<'_> {
         for slot in &self.plan.dropped {
             let row = &self.view.graph.rows[*slot];
             // A row that was never applied has nothing to remove.
-            if row.applied {
+            if row.is_applied() {
                 count(&mut view, "delete");
                 if changed.len() < LISTED_MAX {
                     changed.push(self.dropped(row, old, &mut budget));
@@ -331,8 +332,8 @@ impl Preview<'_> {
         budget: &mut usize,
     ) -> Vec<PropertyView> {
         let mut before = Map::new();
-        if let Some(row) = row.filter(|row| row.applied || row.is_external()) {
-            before = row.spec.as_ref().map(|spec| spec.unpack().properties()).unwrap_or_default();
+        if let Some(row) = row.filter(|row| row.is_applied() || row.is_external()) {
+            before = row.spec().map(|spec| spec.unpack().properties()).unwrap_or_default();
             if let Some(node) = row.node.filter(|_| !before.is_empty()) {
                 before.insert("node".into(), Value::from(self.view.graph.nodes[node].name.as_str()));
             }
@@ -341,7 +342,7 @@ impl Preview<'_> {
         let (before, new) = (Value::Object(before), Value::Object(new));
         differences(String::new(), Some(&before), Some(&new), &mut found);
         // If the row is not as the current revision wants it, its hidden values are not known.
-        let known = row.is_some_and(crate::plan::is_settled);
+        let known = row.is_some_and(Row::is_settled);
         let hides = self.stack.parameters.values().any(|value| value == MASK);
         let secret = hides || self.stack.hidden.hides_of_others() || !self.tree.secrets().is_empty();
         for property in &mut found {
@@ -423,7 +424,7 @@ fn guess(row: &Row, kind: Kind, path: &str) -> Needed {
     let moves = path == "node"
         || (kind.is_deployment() && path == "server")
         || (kind == Kind::File && path == "path");
-    match row.applied {
+    match row.is_applied() {
         true if moves => Needed::Replace,
         true => Needed::Apply(Action::Update),
         false => Needed::Apply(Action::Create),

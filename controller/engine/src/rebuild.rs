@@ -24,13 +24,13 @@ impl Jobs {
             self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
         let row = &mut self.graph.rows[slot];
-        if row.work.is_some() {
+        if row.task().is_some() {
             // The job makes the thing. If it never starts, the state before it is gone as well.
-            return row.lose_prior_status();
+            return row.lose_status();
         }
-        if row.status != Some(Status::Complete) {
+        if row.status() != Some(Status::Complete) {
             // Other jobs take care of the row. They see that the lost thing is in sync no more.
-            if row.observed == Observation::InSync {
+            if row.observed() == Observation::InSync {
                 self.observe(slot, Observation::Unknown);
             }
             return;
@@ -56,10 +56,10 @@ impl Jobs {
             self.graph.row_changed(slot, true);
             return self.graph.event(stack, Some(slot));
         }
-        let spec = row.spec.clone();
+        let spec = row.spec().cloned();
         // The action is not Create, because the thing there belongs to this row. A deployment has
         // no thing; on a new server it runs what it runs at creation. What was adopted was there before Muster.
-        let was_there = row.action == Some(Action::Adopt);
+        let was_there = row.action() == Some(Action::Adopt);
         let action = if row.kind.is_deployment() || was_there { Action::Create } else { Action::Update };
         self.queue_job(slot, NewJob { cause: Cause::Rebuild, node, action, spec, content: None });
     }

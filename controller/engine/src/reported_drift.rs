@@ -38,12 +38,12 @@ impl Graph {
     /// Restores drift from the store after a start. The agent corrects this after its Hello.
     pub(crate) fn hear_again(&mut self, slot: Slot) {
         let row = &self.rows[slot];
-        let state = match row.observed {
+        let state = match row.observed() {
             Observation::Drifted => DriftState::Drifted,
             Observation::Missing => DriftState::Missing,
             Observation::Unknown | Observation::InSync => return,
         };
-        if let (Some(node), Some(generation)) = (row.node, row.held) {
+        if let (Some(node), Some(generation)) = (row.node, row.held()) {
             self.hear(node, &Drift { resource: row.physical, generation, state, reason: String::new() });
         }
     }

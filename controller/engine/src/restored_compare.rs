@@ -20,7 +20,7 @@ use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Observation;
 use crate::restored::{Divergence, HeldThing};
-use crate::row::{Row, Slot, WorkState};
+use crate::row::{Row, Slot, TaskState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -66,7 +66,7 @@ impl Jobs {
     /// id. That thing then has no row, and a job for another type cannot remove it.
     pub(crate) fn be_of_type(&mut self, slot: Slot, kind: Kind) {
         let row = &self.graph.rows[slot];
-        let is_fresh = row.work.is_none() && !row.has_left() && !row.is_external();
+        let is_fresh = row.task().is_none() && !row.has_left() && !row.is_external();
         if row.kind != kind && is_fresh && !self.awaits_verdict(slot) {
             self.graph.rows[slot].set_kind(kind);
             self.is_another_thing(slot);
@@ -140,7 +140,7 @@ impl Jobs {
     /// Lets the next operation of the stack apply the row, even if the template has not changed.
     pub(crate) fn compare_with_next(&mut self, slot: Slot) {
         let row = &mut self.graph.rows[slot];
-        if row.work.is_some() {
+        if row.task().is_some() {
             return;
         }
         row.be_outdated();
@@ -186,7 +186,7 @@ impl Graph {
 impl Row {
     /// Whether the store knows of a job that was sent for the row, or the row is lost.
     fn has_left(&self) -> bool {
-        self.applied || self.held.is_some() || self.is_sent() || self.was_tried() || self.is_lost()
+        self.is_applied() || self.held().is_some() || self.is_sent() || self.was_tried() || self.is_lost()
     }
 
     /// The difference between the row and the report of its node. `None`: there is none, or jobs
@@ -195,13 +195,13 @@ impl Row {
         if self.is_lost() {
             return None;
         }
-        let waits = |state| matches!(state, WorkState::Queued | WorkState::NodeAway);
+        let waits = |state| matches!(state, TaskState::Queued | TaskState::NodeAway);
         // The generation of an unsent job says nothing about the node.
-        let is_unsent = self.attempt == 0 && self.work.as_ref().is_some_and(|work| waits(work.state));
+        let is_unsent = self.attempt == 0 && self.task().is_some_and(|task| waits(task.state));
         // Nor does the generation of a job that was withdrawn, or that failed because of what the
         // node has.
-        let is_over = |theirs| self.work.is_none() && !(self.applied && theirs == self.generation);
-        match (self.held, theirs) {
+        let is_over = |theirs| self.task().is_none() && !(self.is_applied() && theirs == self.generation);
+        match (self.held(), theirs) {
             (Some(_), None) if !self.is_sent() && !self.is_going() => Some(Divergence::Deleted),
             (held, Some(theirs)) if Some(theirs) > held => {
                 let is_newer = is_unsent || is_over(theirs) || theirs > self.generation;

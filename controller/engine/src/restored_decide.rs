@@ -142,7 +142,7 @@ impl Jobs {
             (Verdict::Adopt, _) | (_, None) => self.compare_with_next(slot),
             (Verdict::Remove, Some(key)) => {
                 let row = &mut self.graph.rows[slot];
-                if row.work.is_none() {
+                if row.task().is_none() {
                     row.be_made(); // as the store has it
                 }
                 self.make_again(slot, key);

@@ -23,8 +23,8 @@ impl Traversals {
     pub(crate) fn visit_lost(&mut self, slot: Slot) {
         let row = &self.jobs.graph.rows[slot];
         match row.node {
-            _ if row.work.is_some() => {}
-            Some(node) if row.applied => {
+            _ if row.task().is_some() => {}
+            Some(node) if row.is_applied() => {
                 if self.jobs.graph.nodes[node].ready && self.jobs.graph.nodes[node].lost.open.contains(&slot)
                 {
                     let farewell = row.farewell();

@@ -94,7 +94,7 @@ impl Jobs {
             .extras
             .iter()
             .map(|slot| &self.graph.rows[*slot])
-            .filter(|row| row.work.is_some() && !row.is_going())
+            .filter(|row| row.task().is_some() && !row.is_going())
             .map(|row| &*row.name)
             .collect();
         rollout.lay_out(policy, self.graph.ctx.now, &|name| {
@@ -102,7 +102,7 @@ impl Jobs {
             Standing {
                 is_member: row.is_some(),
                 is_ready: row.is_some_and(|row| row.ready),
-                works: row.map_or_else(|| leaving.contains(name), |row| row.work.is_some()),
+                works: row.map_or_else(|| leaving.contains(name), |row| row.task().is_some()),
                 is_there: self.is_there(name),
             }
         });

@@ -74,9 +74,9 @@ impl Jobs {
 
     /// Holds a row with something to do until its rollout starts it: the rollout learns that the
     /// member waits, and the row has no job meanwhile. Returns false if the visit goes on: the row has
-    /// begun, or its present job must be withdrawn first. `same_work`: the present job already does
+    /// begun, or its present job must be withdrawn first. `same_task`: the present job already does
     /// what the row needs.
-    pub(crate) fn hold_for_rollout(&mut self, slot: Slot, same_work: bool) -> bool {
+    pub(crate) fn hold_for_rollout(&mut self, slot: Slot, same_task: bool) -> bool {
         let row = &self.graph.rows[slot];
         let (name, id) = (Arc::clone(&row.name), row.stack);
         let Some(rollout) = self.rollouts.of_member(id, &name) else { return false };
@@ -87,10 +87,10 @@ impl Jobs {
         let away = self.away_since(&name);
         // An unsent job of the operation before was in a batch of that operation. The member waits
         // for a batch of this one.
-        let is_unbegun = same_work && row.is_unsent();
-        if row.work.is_some() && !is_unbegun {
+        let is_unbegun = same_task && row.is_unsent();
+        if row.task().is_some() && !is_unbegun {
             // A background job does not begin a member, although it may do the same.
-            if same_work && !row.cause.is_drift() {
+            if same_task && !row.cause().is_drift() {
                 self.rollouts.tell(id, &name, Event::UnderWay(away.map(|_| self.graph.ctx.now)));
                 self.look_at_rollouts_soon(id);
             }
@@ -111,7 +111,7 @@ impl Jobs {
     pub(crate) fn drop_members(&mut self, id: u64, dropped: &[Slot]) {
         for slot in dropped {
             let row = &self.graph.rows[*slot];
-            let leaves = row.role == Role::Forward && row.work.is_some() && !row.is_going();
+            let leaves = row.role == Role::Forward && row.task().is_some() && !row.is_going();
             if leaves && self.rollout_with(row).is_some() {
                 self.rollouts.tell(id, &row.name, Event::Leaves);
                 self.withdraw(*slot);
@@ -185,12 +185,12 @@ impl Jobs {
         let Some(row) = self.row_named(id, name).map(|slot| &self.graph.rows[slot]) else {
             return Health::Well;
         };
-        if row.observed.differs() {
-            let why = row.reason.as_deref().unwrap_or(row.observed.as_str());
+        if row.observed().differs() {
+            let why = row.reason().unwrap_or(row.observed().as_str());
             return Health::Disturbed(why.to_owned());
         }
-        if row.details().unhealthy || row.status == Some(Status::Failed) {
-            let why = row.reason.as_deref().unwrap_or("it is unhealthy");
+        if row.details().unhealthy || row.status() == Some(Status::Failed) {
+            let why = row.reason().unwrap_or("it is unhealthy");
             return Health::Disturbed(why.to_owned());
         }
         match row.node {

@@ -66,7 +66,7 @@ impl Engine {
     fn run_own_timers(&mut self) {
         while let Some((due, key)) = self.graph_mut().ctx.next_timer() {
             match key {
-                TimerKey::Work(slot) => self.traversals.jobs.work_due(slot, due),
+                TimerKey::Task(slot) => self.traversals.jobs.task_due(slot, due),
                 TimerKey::Pause(slot) => self.pause_due(slot, due),
                 TimerKey::Stack(stack, traversal) => self.traversals.stack_due(stack, traversal),
                 TimerKey::ProgressCheck(stack) => self.traversals.progress_check_due(stack, due),

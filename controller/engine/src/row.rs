@@ -1,30 +1,46 @@
 //! A row: one thing, and its part in a traversal.
 //!
-//! [`job`] has what a job does to a row, [`operation`] what an operation does, [`details`] what few
-//! rows have, and [`record`] what the store keeps.
+//! ```text
+//!   goal   what the newest traversal wants      Be | Gone
+//!   held   what the agent is known to have      Nothing | Unlisted | Listed
+//!   seen   how the thing was found              Unknown | InSync | Drifted | Missing
+//!   task   the job without a known outcome      at most one
+//!   last   how the job before ended             status, action, cause, reason
+//! ```
+//!
+//! While a job is out, the row keeps what it was before. Only the outcome changes it, so a job that never began leaves
+//! nothing behind.
+//!
+//! [`view`] says what follows from these, [`task`] has the life of a job, [`outcome`] what follows from its outcome,
+//! [`needed`] which job a row needs, [`operation`] what an operation changes, [`details`] what few rows have, and
+//! [`record`] what the store keeps.
 
 mod details;
 pub(crate) mod heard;
-mod job;
+mod last;
 pub(crate) mod needed;
 mod operation;
+pub(crate) mod outcome;
 mod record;
+mod task;
+mod view;
+mod virtual_resource;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::sync::Arc;
 
 use muster_shared::model::Action;
-use muster_shared::{Attempt, Generation, MonoTime, ResourceId};
+use muster_shared::{Generation, ResourceId};
 use muster_template::Kind;
 
 use crate::cause::Cause;
 use crate::node::NodeKey;
-use crate::phase::Phase;
 use crate::record::{Observation, PackedSpec, Status};
 
 pub(crate) use self::details::RowDetails;
 pub(crate) use self::operation::{Ownership, Replaced};
+pub(crate) use self::task::{NewTask, Task, TaskState};
 
 /// Index of a row in memory. Another row may use it after the row is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -43,7 +59,7 @@ impl Deref for Row {
     }
 }
 
-/// State of a resource.
+/// State of a resource. What follows from its private columns is in `row/view.rs`.
 #[derive(Debug)]
 pub(crate) struct Columns {
     pub id: u64,
@@ -54,20 +70,19 @@ pub(crate) struct Columns {
     pub node: Option<NodeKey>,
     pub definition: u128,
     pub revision: u32,
-    pub dropped: Option<u32>,
-    pub spec: Option<PackedSpec>,
+    goal: Goal,
+    /// Another row has taken over a claim of this one.
     pub handed_over: bool,
     pub replaces: Option<u64>,
-    pub replaced_by: Option<u64>,
     /// Rows that the thing as it is needs. While a job is out, also rows that it will need.
     pub requires: Box<[Slot]>,
-    pub action: Option<Action>,
-    pub cause: Cause,
-    pub status: Option<Status>,
-    pub reason: Option<Box<str>>,
-    pub applied: bool,
-    /// The generation the agent's ledger is known to hold.
-    pub held: Option<Generation>,
+    /// The last desired state that was sent; of a virtual resource, as it is.
+    spec: Option<PackedSpec>,
+    held: Held,
+    seen: Observation,
+    task: Option<Box<Task>>,
+    last: Last,
+    /// The generation of the newest job.
     pub generation: Generation,
     pub attempt: u32,
     pub retry_count: u32,
@@ -78,7 +93,6 @@ pub(crate) struct Columns {
     pub changed: bool,
     /// Attributes that do not follow from the spec.
     pub attributes: BTreeMap<String, String>,
-    pub observed: Observation,
     /// Clean-up leaves the thing in place.
     pub retain: bool,
     /// State that few rows have; see [`Row::details`].
@@ -90,8 +104,38 @@ pub(crate) struct Columns {
     pub blocked: u32,
     /// The present operation gives the row a job even if it is unchanged.
     pub converges: bool,
-    pub work: Option<Box<Work>>,
     pub dirty: Dirty,
+}
+
+/// What the newest traversal wants of a thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    /// The thing is to be as its definition says.
+    Be,
+    /// The thing is to go since this revision.
+    Gone { since: u32, replaced_by: Option<u64> },
+}
+
+/// What the agent is known to have of a thing; of a virtual resource, what the controller has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// No job was sent, or the thing is gone.
+    Nothing,
+    /// The thing may be there, and no ledger lists it: the outcome of its first job is not known, or it is a flow table or
+    /// a virtual resource.
+    Unlisted,
+    /// The agent's ledger lists the thing with this generation. A newer job may have changed it since.
+    Listed(Generation),
+}
+
+/// How the last job of a thing ended. A virtual resource that waits for signals or time is in progress here.
+#[derive(Debug, Default)]
+struct Last {
+    action: Option<Action>,
+    cause: Cause,
+    status: Option<Status>,
+    /// Why it failed. Of a complete thing, how it differs.
+    reason: Option<Box<str>>,
 }
 
 /// The role of a row in the current traversal.
@@ -105,51 +149,6 @@ pub(crate) enum Role {
     Cleanup,
 }
 
-/// A job without a known outcome.
-#[derive(Debug)]
-pub(crate) struct Work {
-    pub state: WorkState,
-    /// When the job entered this state.
-    pub since: MonoTime,
-    /// The latest end of this state; the key of its timer.
-    pub due: Option<MonoTime>,
-    /// The row whose job this one waits for in the agent's lane.
-    pub behind: Option<Slot>,
-    /// The row before the job. `None` after a controller restart.
-    pub previous: Option<PriorState>,
-}
-
-/// State of a job that has not ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WorkState {
-    /// The node is away, or has never joined.
-    NodeAway,
-    /// The job waits for room in flight.
-    Queued,
-    /// The agent may have the job.
-    Sent,
-    /// The agent reports that the job runs.
-    Running,
-    /// The agent reports that it waits for the observed state to equal the desired state.
-    Settling,
-    /// The agent may have the job, and was asked not to start it.
-    Withdrawing,
-    /// An attempt failed; the next one starts when due.
-    Backoff,
-}
-
-/// State of the row to restore if the job never started.
-#[derive(Debug)]
-pub(crate) struct PriorState {
-    pub action: Option<Action>,
-    pub status: Option<Status>,
-    pub reason: Option<Box<str>>,
-    pub spec: Option<PackedSpec>,
-    pub applied: bool,
-    pub observed: Observation,
-    pub cause: Cause,
-}
-
 /// The parts of a row to persist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Dirty {
@@ -158,27 +157,6 @@ pub(crate) struct Dirty {
     pub edges: bool,
     /// Their writing is left to a later turn.
     pub is_left: bool,
-}
-
-impl WorkState {
-    /// Whether the agent may have the job.
-    pub fn is_sent(self) -> bool {
-        match self {
-            WorkState::Sent | WorkState::Running | WorkState::Settling | WorkState::Withdrawing => true,
-            WorkState::NodeAway | WorkState::Queued | WorkState::Backoff => false,
-        }
-    }
-
-    /// The phase that operators see.
-    pub fn phase(self) -> Phase {
-        match self {
-            WorkState::NodeAway => Phase::NodeAway,
-            WorkState::Queued | WorkState::Sent | WorkState::Withdrawing => Phase::Queued,
-            WorkState::Running => Phase::Running,
-            WorkState::Settling => Phase::Settling,
-            WorkState::Backoff => Phase::Backoff,
-        }
-    }
 }
 
 impl Dirty {
@@ -199,18 +177,15 @@ impl Row {
             node: None,
             definition: 0,
             revision: 0,
-            dropped: None,
-            spec: None,
+            goal: Goal::Be,
             handed_over: false,
             replaces: None,
-            replaced_by: None,
             requires: Box::default(),
-            action: None,
-            cause: Cause::default(),
-            status: None,
-            reason: None,
-            applied: false,
-            held: None,
+            spec: None,
+            held: Held::Nothing,
+            seen: Observation::Unknown,
+            task: None,
+            last: Last::default(),
             generation: Generation::default(),
             attempt: 0,
             retry_count: 0,
@@ -218,86 +193,13 @@ impl Row {
             failed: false,
             changed: false,
             attributes: BTreeMap::new(),
-            observed: Observation::Unknown,
             retain: false,
             details: None,
             role: Role::Steady,
             index: u32::MAX,
             blocked: 0,
             converges: false,
-            work: None,
             dirty: Dirty::default(),
         })
-    }
-
-    /// The type that operators see.
-    pub fn type_name(&self) -> &str {
-        self.details().type_name.as_deref().unwrap_or(self.kind.name())
-    }
-
-    /// Whether the row belongs to no stack: its node was removed, or the restored store did not
-    /// know the thing.
-    pub fn is_lost(&self) -> bool {
-        self.stack == 0
-    }
-
-    /// Whether a loaded row has failed and waits for nothing.
-    pub fn failed_before(&self) -> bool {
-        let waits = self.details().hook.is_some() || self.details().pause.is_some();
-        self.status == Some(Status::Failed) && !self.ready && !waits && !self.failed_after_drift()
-    }
-
-    /// Whether the row failed without a job. The agent holds what the last job made, or has found
-    /// the thing as desired since.
-    pub fn is_intact(&self) -> bool {
-        let holds = self.held == Some(self.generation) || self.observed == Observation::InSync;
-        self.status == Some(Status::Failed) && holds && !self.details().unhealthy
-    }
-
-    /// Whether the row failed after its last job had ended well and its report had arrived.
-    pub fn failed_since(&self) -> bool {
-        let ended_well = self.held == Some(self.generation) && self.details().causes.is_empty();
-        self.status == Some(Status::Failed) && ended_well
-    }
-
-    /// Whether the thing is gone or half gone.
-    pub fn is_past(&self) -> bool {
-        // The controller removes a virtual resource at once or not at all: one that stays is whole.
-        let stands = self.kind.is_virtual() && self.applied;
-        self.is_going() && self.work.is_none() && !stands
-    }
-
-    /// Whether the last or present job removes the thing.
-    pub fn is_going(&self) -> bool {
-        self.action.is_some_and(Action::removes)
-    }
-
-    /// Whether a check asks about the row, which stays as it was. An external row asks too,
-    /// until it is ready.
-    pub fn is_asked(&self) -> bool {
-        self.action == Some(Action::Check) && self.work.is_some() && (self.ready || !self.is_external())
-    }
-
-    pub fn is_sent(&self) -> bool {
-        self.work.as_ref().is_some_and(|work| work.state.is_sent())
-    }
-
-    /// Whether the row has a job that was never sent.
-    pub fn is_unsent(&self) -> bool {
-        let waits = |work: &Work| matches!(work.state, WorkState::NodeAway | WorkState::Queued);
-        self.attempt == 0 && self.work.as_deref().is_some_and(waits)
-    }
-
-    /// For a row whose job is not at its agent: whether an attempt of that job has ended.
-    pub fn was_tried(&self) -> bool {
-        self.node.is_some() && (self.attempt > 0 || self.retry_count > 0 || !self.details().causes.is_empty())
-    }
-
-    pub fn key(&self) -> muster_shared::model::ReportKey {
-        muster_shared::model::ReportKey {
-            resource: self.physical,
-            generation: self.generation,
-            attempt: Attempt(self.attempt),
-        }
     }
 }

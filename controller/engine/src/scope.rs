@@ -124,7 +124,7 @@ impl Graph {
     pub(crate) fn look_at_scopes(&mut self, node: NodeKey) {
         let is_outside = |slot: &Slot| {
             let row = &self.rows[*slot];
-            let stack = self.stacks.get(&row.stack).filter(|_| row.work.is_some() && !row.is_sent());
+            let stack = self.stacks.get(&row.stack).filter(|_| row.task().is_some() && !row.is_sent());
             stack.is_some_and(|stack| self.in_scope(stack, &self.nodes[node].name).is_err())
         };
         let slots: Vec<Slot> = self.nodes[node].rows.iter().copied().filter(is_outside).collect();

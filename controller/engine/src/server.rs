@@ -10,7 +10,7 @@ use muster_template::{Desired, Kind, VirtualResource};
 
 use crate::awaited_nodes::is_called;
 use crate::record::PackedSpec;
-use crate::row::{Role, Row, Slot, WorkState};
+use crate::row::{Role, Row, Slot, TaskState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -18,10 +18,8 @@ impl Traversals {
     /// The name of a deployed server that is not bound to a node.
     fn name_of_unknown(&self, slot: Slot) -> Option<NodeId> {
         let row = self.jobs.graph.rows.get(slot).filter(|row| row.kind == Kind::DeployedServer)?;
-        match row.spec.as_ref()?.unpack() {
-            Desired::Virtual(VirtualResource::Server(name)) => Some(name),
-            _ => None,
-        }
+        let Desired::Virtual(VirtualResource::Server(name)) = row.spec()?.unpack() else { return None };
+        Some(name)
     }
 
     /// Lets a deployed server without a node wait for one.
@@ -73,7 +71,7 @@ impl Traversals {
         let line = nodes.find(short).into_iter().flat_map(|key| &nodes[key].queue).copied();
         let waits = |slot: &Slot| {
             let row = &self.jobs.graph.rows[*slot];
-            let away = row.work.as_ref().is_some_and(|work| work.state == WorkState::NodeAway);
+            let away = row.task().is_some_and(|task| task.state == TaskState::NodeAway);
             row.stack == id && !row.ready && away
         };
         let waiting: BTreeSet<Slot> = direct.chain(line).filter(waits).collect();
@@ -98,10 +96,9 @@ impl Traversals {
 
     /// The node that a row, or the row that it replaces, is bound to.
     fn bound_server(&self, row: &Row) -> Option<NodeId> {
-        let replaced = || self.jobs.graph.rows.get(self.jobs.graph.rows.of_id(row.replaces?)?)?.spec.as_ref();
-        match row.spec.as_ref().or_else(replaced)?.unpack() {
-            Desired::Virtual(VirtualResource::Bound(node)) => Some(node),
-            _ => None,
-        }
+        let replaced = || self.jobs.graph.rows.get(self.jobs.graph.rows.of_id(row.replaces?)?)?.spec();
+        let spec = row.spec().or_else(replaced)?.unpack();
+        let Desired::Virtual(VirtualResource::Bound(node)) = spec else { return None };
+        Some(node)
     }
 }

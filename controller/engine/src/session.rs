@@ -16,7 +16,7 @@ use crate::facts::NodeFacts;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Change;
-use crate::row::WorkState;
+use crate::row::TaskState;
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 
@@ -140,7 +140,7 @@ impl Traversals {
             self.jobs.transmit_sent(key);
         }
         for slot in self.jobs.graph.nodes[key].in_line() {
-            self.jobs.set_work_if_waiting(slot, key, WorkState::Queued);
+            self.jobs.set_task_if_waiting(slot, key, TaskState::Queued);
         }
         self.jobs.tell_rollouts_of_node(key);
         self.honour(key);

@@ -49,7 +49,7 @@ impl Signal {
         let mut map = match body {
             Value::Null => Map::new(),
             Value::Object(map) => map,
-            _ => {
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
                 return Err(
                     "want a map with id, status, reason and data, all of which may be left out".into()
                 );
@@ -109,10 +109,9 @@ impl Row {
 
     /// The properties of a wait condition. `None`: the row is no wait condition.
     pub(crate) fn waits_on(&self) -> Option<WaitCondition> {
-        match self.spec.as_ref().filter(|_| self.kind == Kind::WaitCondition)?.unpack() {
-            Desired::Virtual(VirtualResource::Wait(wait)) => Some(wait),
-            _ => None,
-        }
+        let spec = self.spec().filter(|_| self.kind == Kind::WaitCondition)?;
+        let Desired::Virtual(VirtualResource::Wait(wait)) = spec.unpack() else { return None };
+        Some(wait)
     }
 }
 
@@ -187,7 +186,7 @@ impl Jobs {
                 hint.unwrap_or_default()
             )));
         }
-        if !row.applied || row.is_going() {
+        if !row.is_applied() || row.is_going() {
             let message =
                 format!("resource '{resource}' of stack '{name}' is not there yet: signal it when it is");
             return Err(Refusal::Conflict(message));

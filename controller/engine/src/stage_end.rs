@@ -155,7 +155,7 @@ impl Traversals {
             .take(TOLD)
             .map(|row| {
                 let away = self.jobs.is_held(row).then_some("its node was away when its turn came");
-                format!("{}: {}", row.name, away.or(row.reason.as_deref()).unwrap_or("failed"))
+                format!("{}: {}", row.name, away.or(row.reason()).unwrap_or("failed"))
             })
             .collect();
         let more = failed.count();

@@ -157,7 +157,15 @@ fn is_expected(spec: &Spec) -> bool {
     match spec {
         Spec::Network(config) => NetworkDocument::from_json(&config.document).is_ok(),
         Spec::User(user) => user.password_hash.is_none() && user.authorized_keys.is_none(),
-        other => word_of(other).is_some(),
+        Spec::Dummy(_)
+        | Spec::File(_)
+        | Spec::Hostname(_)
+        | Spec::Deployment(_)
+        | Spec::Unit(_)
+        | Spec::Sysctl(_)
+        | Spec::Package(_)
+        | Spec::Group(_)
+        | Spec::Timezone(_) => word_of(spec).is_some(),
     }
 }
 
@@ -190,12 +198,10 @@ fn groups_of(spec: &Spec, specs: &[Spec], resources: &[SurveyedResource]) -> Vec
 /// `network`, `hostname`, `user_anna`: the type in words, and the name of the object where there are several.
 fn resource_name(word: &str, spec: &Spec) -> String {
     let fits = |c: char| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' };
-    match spec {
-        Spec::User(_) | Spec::Group(_) => {
-            format!("{word}_{}", spec.key().chars().map(fits).collect::<String>())
-        }
-        _ => word.to_owned(),
+    if !matches!(spec, Spec::User(_) | Spec::Group(_)) {
+        return word.to_owned();
     }
+    format!("{word}_{}", spec.key().chars().map(fits).collect::<String>())
 }
 
 /// The name, with a number where it is taken.

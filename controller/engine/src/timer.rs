@@ -12,7 +12,7 @@ use crate::row::Slot;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimerKey {
     /// The deadline of a row's job (`job_deadline.rs`).
-    Work(Slot),
+    Task(Slot),
     /// The end of a row's wait.
     Pause(Slot),
     /// The timeout of a stack's operation: stack, traversal.
@@ -56,7 +56,7 @@ impl Timers {
     pub fn next(&self) -> Option<(MonoTime, &'static str)> {
         let (due, key) = self.0.first()?;
         let why = match key {
-            TimerKey::Work(_) => "job",
+            TimerKey::Task(_) => "job",
             TimerKey::Pause(_) => "end of a wait",
             TimerKey::Stack(..) => "stack timeout",
             TimerKey::ProgressCheck(_) => "stack progress check",
@@ -75,7 +75,7 @@ impl Timers {
     /// When the next job is due.
     #[cfg(test)]
     pub fn next_job(&self) -> Option<MonoTime> {
-        self.0.iter().find(|(_, key)| matches!(key, TimerKey::Work(_))).map(|(due, _)| *due)
+        self.0.iter().find(|(_, key)| matches!(key, TimerKey::Task(_))).map(|(due, _)| *due)
     }
 
     #[cfg(test)]

@@ -28,7 +28,7 @@ impl Jobs {
         let row = &mut self.graph.rows[slot];
         row.mark_unhealthy();
         // The outcome of a job that is still out is reported as usual.
-        if row.work.is_none() {
+        if row.task().is_none() {
             self.fail_row(slot, "marked unhealthy by an operator".into());
         }
         self.graph.row_changed(slot, false);

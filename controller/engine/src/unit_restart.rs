@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 use muster_shared::Generation;
 use muster_shared::model::Action;
-use muster_template::{DriftPolicy, Kind, Restriction};
+use muster_template::Kind;
 
 use crate::cause::Cause;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
 use crate::notes::Notes;
-use crate::record::{PackedSpec, StackAction, Status};
-use crate::row::{Role, Slot};
+use crate::record::PackedSpec;
+use crate::row::{Row, Slot};
 use crate::unit_trigger::NAMED;
 
 impl Jobs {
@@ -50,28 +50,17 @@ impl Jobs {
     /// Restarts a unit, unless something goes first. As with corrections, external, restricted and
     /// unselected rows are left alone.
     pub(crate) fn restart_owed(&mut self, slot: Slot) {
-        let Some(row) = self.graph.rows.get(slot) else { return };
-        let stands =
-            row.status == Some(Status::Complete) && row.work.is_none() && row.ready && !row.is_going();
-        let is_ours = !row.is_lost() && !row.handed_over && row.applied && row.role != Role::Cleanup;
-        let may = row.drift_policy() == DriftPolicy::Correct && !self.graph.is_outside(row);
-        let Some(node) = row.node.filter(|_| stands && is_ours && may) else { return };
-        let Some(stack) = self.graph.stacks.get(&row.stack) else { return };
-        let goes_first = stack.status == Status::InProgress
-            || stack.action == StackAction::Delete
-            || self.graph.stacks.is_pending(stack.id);
+        if !self.graph.rows.get(slot).is_some_and(Row::may_restart) {
+            return;
+        }
+        let Some(node) = self.graph.background_node(slot) else { return };
         // A held thing waits for an operator.
-        let is_held = self.awaits_verdict(slot);
-        if is_held
-            || goes_first
-            || self.graph.restricted(slot, Restriction::Update).is_some()
-            || !self.takes_corrections(slot, node)
-        {
+        if self.awaits_verdict(slot) || !self.takes_corrections(slot, node) {
             return;
         }
         self.unsettled.set_owed(slot, false);
         let row = &self.graph.rows[slot];
-        let Some(mut spec) = row.spec.as_ref().map(PackedSpec::unpack).filter(|_| row.owes_restart()) else {
+        let Some(mut spec) = row.spec().map(PackedSpec::unpack).filter(|_| row.owes_restart()) else {
             return;
         };
         row.mark_restarts(&mut spec);

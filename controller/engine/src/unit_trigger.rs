@@ -78,7 +78,7 @@ impl Row {
     /// Whether the row has this spec except for marks.
     pub fn differs_in_marks(&self, packed: &PackedSpec) -> bool {
         let is_unit = self.kind == Kind::Unit;
-        is_unit && self.spec.as_ref().is_some_and(|spec| unmarked(spec.unpack()) == unmarked(packed.unpack()))
+        is_unit && self.spec().is_some_and(|spec| unmarked(spec.unpack()) == unmarked(packed.unpack()))
     }
 
     /// Adds the marks of this row to the spec of a unit.
@@ -97,7 +97,7 @@ impl Row {
     /// Whether the unit has a new mark and no job for it yet.
     pub fn owes_restart(&self) -> bool {
         let is_marked = self.triggers().iter().any(|trigger| trigger.mark.is_some());
-        let Some(spec) = self.spec.as_ref().filter(|_| is_marked && self.kind == Kind::Unit) else {
+        let Some(spec) = self.spec().filter(|_| is_marked && self.kind == Kind::Unit) else {
             return false;
         };
         let mut wanted = spec.unpack();
@@ -184,7 +184,7 @@ impl Jobs {
     pub(crate) fn restart_waits(&self, slot: Slot, node: NodeKey, packed: &PackedSpec) -> bool {
         let row = &self.graph.rows[slot];
         let is_open = self.graph.nodes[node].ready && !self.graph.is_in_maintenance(node);
-        let is_whole = row.status == Some(Status::Complete) && row.is_left_alone();
+        let is_whole = row.status() == Some(Status::Complete) && row.is_left_alone();
         !is_open && is_whole && self.unsettled.owed().contains(&slot) && row.differs_in_marks(packed)
     }
 }

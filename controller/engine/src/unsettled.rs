@@ -117,7 +117,7 @@ impl Jobs {
                 continue;
             }
             let row = &mut self.graph.rows[slot];
-            if row.cause == Cause::Correction && row.work.is_some() {
+            if row.cause() == Cause::Correction && row.task().is_some() {
                 self.was_put_right(slot); // the operation takes this job over
             }
             self.graph.rows[slot].take_over_correction();

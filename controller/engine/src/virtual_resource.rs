@@ -37,15 +37,15 @@ const ENDPOINT: &str = "endpoint";
 impl Row {
     /// The value of `get_resource`. As in Heat, some types give something else than their id.
     pub(crate) fn reference(&self) -> String {
-        match self.kind {
-            Kind::RandomString => self.attributes.get(VALUE).cloned(),
-            Kind::DeployedServer => {
-                let name = self.spec.as_ref().and_then(|spec| spec.unpack().attribute("name"));
-                name.and_then(|name| name.as_str().map(str::to_owned))
-            }
-            _ => None,
-        }
-        .unwrap_or_else(|| self.shown_id())
+        let own = if self.kind == Kind::RandomString {
+            self.attributes.get(VALUE).cloned()
+        } else if self.kind == Kind::DeployedServer {
+            let name = self.spec().and_then(|spec| spec.unpack().attribute("name"));
+            name.and_then(|name| name.as_str().map(str::to_owned))
+        } else {
+            None
+        };
+        own.unwrap_or_else(|| self.shown_id())
     }
 }
 
@@ -84,10 +84,11 @@ impl Engine {
         }
         self.graph_mut().place(slot, None);
         self.traversals.look_for_server(slot);
-        match kind {
-            Kind::Net | Kind::Subnet => self.traversals.hide_in_plan(slot),
-            Kind::Port => self.traversals.hide_of_port(slot),
-            _ => {}
+        if matches!(kind, Kind::Net | Kind::Subnet) {
+            self.traversals.hide_in_plan(slot);
+        }
+        if kind == Kind::Port {
+            self.traversals.hide_of_port(slot);
         }
         let takes = time_of(&desired, action);
         if !takes.is_zero() {
@@ -130,7 +131,7 @@ impl Engine {
         if self.graph().rows[slot].kind == Kind::Intent {
             return self.intent_failed(slot);
         }
-        let spec = self.graph().rows[slot].spec.as_ref().map(PackedSpec::unpack);
+        let spec = self.graph().rows[slot].spec().map(PackedSpec::unpack);
         let test = spec.as_ref().and_then(Desired::virtual_resource).and_then(VirtualResource::test);
         let fails = test.is_some_and(|(test, _)| test.fail);
         match self.graph().rows[slot].is_going() {
@@ -149,11 +150,12 @@ impl Engine {
         if row.pauses() && row.is_going() {
             return;
         }
-        let (farewell, spec) = (row.farewell(), row.spec.clone());
+        let (farewell, spec) = (row.farewell(), row.spec().cloned());
         let kind = row.kind;
-        let takes = match kind {
-            Kind::Intent => self.withdraw_intent(slot, farewell).unwrap_or_default(),
-            _ => spec.as_ref().map_or(Duration::ZERO, |spec| time_of(&spec.unpack(), farewell)),
+        let takes = if kind == Kind::Intent {
+            self.withdraw_intent(slot, farewell).unwrap_or_default()
+        } else {
+            spec.as_ref().map_or(Duration::ZERO, |spec| time_of(&spec.unpack(), farewell))
         };
         if !takes.is_zero() {
             let row = &self.graph().rows[slot];
@@ -176,13 +178,13 @@ impl Engine {
     pub(crate) fn pause_due(&mut self, slot: Slot, due: MonoTime) {
         let Some(row) = self.graph().rows.get(slot) else { return };
         let Some(pause) = row.details().pause.filter(|pause| pause.due == Some(due)) else { return };
-        match row.kind {
-            _ if pause.of_batch => {
-                self.graph_mut().end_pause(slot);
-                self.graph_mut().ctx.agenda.push_back(Todo::Visit(slot));
-            }
-            Kind::WaitCondition => self.traversals.jobs.signals_are_late(slot),
-            _ => self.time_has_passed(slot),
+        if pause.of_batch {
+            self.graph_mut().end_pause(slot);
+            self.graph_mut().ctx.agenda.push_back(Todo::Visit(slot));
+        } else if row.kind == Kind::WaitCondition {
+            self.traversals.jobs.signals_are_late(slot);
+        } else {
+            self.time_has_passed(slot);
         }
     }
 }

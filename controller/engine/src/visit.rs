@@ -20,7 +20,7 @@ use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::row::needed::Needed;
-use crate::row::{Role, Slot, WorkState};
+use crate::row::{Role, Slot, TaskState};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
 use crate::walk::Stage;
@@ -95,12 +95,12 @@ impl Traversals {
             let stack = self.jobs.graph.stacks.get(&stack);
             stack.map(|stack| stack.without_hidden(&tree, &reason)).unwrap_or(reason)
         });
-        let (acts, same_work) = match &decision {
-            Ok(Decision::Apply(apply)) => (true, self.jobs.is_same_work(slot, apply)),
+        let (acts, same_task) = match &decision {
+            Ok(Decision::Apply(apply)) => (true, self.jobs.is_same_task(slot, apply)),
             Ok(Decision::Replace | Decision::Realise { .. }) => (true, false),
             Ok(Decision::Nothing | Decision::Unplaced | Decision::Asks(_)) | Err(_) => (false, false),
         };
-        if acts && self.jobs.hold_step(slot, &tree, same_work) {
+        if acts && self.jobs.hold_step(slot, &tree, same_task) {
             return;
         }
         let changed = acts || self.jobs.stands_for_changed(slot, &tree);
@@ -127,7 +127,7 @@ impl Traversals {
             return;
         }
         let row = &self.jobs.graph.rows[slot];
-        let (is_past, has_job) = (row.is_past(), row.work.is_some());
+        let (is_past, has_job) = (row.is_past(), row.task().is_some());
         if let Some(reason) = self.jobs.graph.restricted(slot, Restriction::Replace).filter(|_| !is_past) {
             // The outcome of a job that is being withdrawn is not known yet.
             if !has_job {
@@ -150,7 +150,7 @@ impl Traversals {
         let references = Rendered { graph: &self.jobs.graph, stack };
         let properties = match tree.render(index, &references) {
             // A row that needs no change does not wait for the facts of a node that is away.
-            Err(RenderError::UnknownNode { .. }) if self.jobs.stays(slot, tree) => {
+            Err(RenderError::UnknownNode { .. }) if self.jobs.is_as_defined(slot, tree) => {
                 return Ok(Decision::Nothing);
             }
             Err(RenderError::UnknownNode { node }) => {
@@ -187,7 +187,7 @@ impl Traversals {
             // A row that was never applied does not wait for a node that may never join.
             None => match row
                 .node
-                .filter(|key| row.applied || self.jobs.graph.nodes.is_welcome(*key))
+                .filter(|key| row.is_applied() || self.jobs.graph.nodes.is_welcome(*key))
                 .or_else(|| self.jobs.graph.nodes.any(row.id))
             {
                 Some(node) => node,
@@ -256,9 +256,9 @@ impl Jobs {
 
     /// Gives the row a job, unless the present one does the same.
     fn apply(&mut self, slot: Slot, tree: &Tree, apply: Apply) {
-        let is_same = self.is_same_work(slot, &apply);
+        let is_same = self.is_same_task(slot, &apply);
         let Apply { node, action, spec, claims, content } = apply;
-        if self.graph.rows[slot].work.is_some() {
+        if self.graph.rows[slot].task().is_some() {
             if !is_same || self.graph.is_held_back(slot) {
                 self.withdraw_and_visit(slot);
             }
@@ -281,7 +281,7 @@ impl Jobs {
             return self.look_at_signals(slot);
         }
         self.graph.break_pause_for(slot, &spec);
-        if self.graph.rows[slot].work.is_some() {
+        if self.graph.rows[slot].task().is_some() {
             self.withdraw_and_visit(slot);
         } else if let Err(held) = self.graph.may_be_done(slot, action) {
             self.hold_back(slot, action, held);
@@ -295,11 +295,11 @@ impl Jobs {
     /// Withdraws the row's job. A job that the agent does not have is gone at once: then the row is visited again.
     /// Returns whether it is. Otherwise the answer of the agent leads to the next visit.
     fn withdraw_and_visit(&mut self, slot: Slot) -> bool {
-        if self.graph.rows[slot].work.is_none() {
+        if self.graph.rows[slot].task().is_none() {
             return false;
         }
         self.withdraw(slot);
-        let is_gone = self.graph.rows[slot].work.is_none();
+        let is_gone = self.graph.rows[slot].task().is_none();
         if is_gone {
             self.graph.ctx.agenda.push_back(Todo::Visit(slot));
         }
@@ -308,10 +308,10 @@ impl Jobs {
 
     /// Fails the row, once it has no job.
     fn fail_without_job(&mut self, slot: Slot, reason: String) {
-        if self.graph.rows[slot].work.is_some() {
+        if self.graph.rows[slot].task().is_some() {
             self.withdraw(slot);
         }
-        if self.graph.rows[slot].work.is_none() {
+        if self.graph.rows[slot].task().is_none() {
             self.fail_row(slot, reason);
         }
     }
@@ -332,29 +332,29 @@ impl Jobs {
 
     /// Whether the row has the definition of the tree and no row that it needs has changed.
     /// Facts of nodes do not count.
-    fn stays(&self, slot: Slot, tree: &Tree) -> bool {
+    fn is_as_defined(&self, slot: Slot, tree: &Tree) -> bool {
         let row = &self.graph.rows[slot];
         let index = row.index as usize;
-        row.stays(tree.kind(index), tree.definition(index)) && !self.needs_changed(slot, tree)
+        row.is_as_defined(tree.kind(index), tree.definition(index)) && !self.needs_changed(slot, tree)
     }
 
     /// Clears the failure of a row that failed without a job and has what the revision asks for.
     fn mend(&mut self, slot: Slot) {
         let row = &self.graph.rows[slot];
-        if row.status == Some(Status::Failed) && !row.failed_after_drift() {
+        if row.status() == Some(Status::Failed) && !row.failed_after_drift() {
             self.graph.not_failed(slot);
             self.graph.rows[slot].mend();
         }
     }
 
     /// Whether the row's job already leads to this. An adoption is no creation: it changes nothing.
-    fn is_same_work(&self, slot: Slot, apply: &Apply) -> bool {
+    fn is_same_task(&self, slot: Slot, apply: &Apply) -> bool {
         let row = &self.graph.rows[slot];
         row.node == Some(apply.node)
-            && row.spec.as_ref() == Some(&apply.spec)
-            && (row.action == Some(Action::Adopt)) == (apply.action == Action::Adopt)
+            && row.spec() == Some(&apply.spec)
+            && (row.action() == Some(Action::Adopt)) == (apply.action == Action::Adopt)
             && !row.is_going()
-            && row.work.as_ref().is_some_and(|work| work.state != WorkState::Withdrawing)
+            && row.task().is_some_and(|task| task.state != TaskState::Withdrawing)
     }
 
     /// Whether a row that seems unchanged gets a job all the same, so that its agent looks and

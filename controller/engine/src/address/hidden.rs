@@ -25,10 +25,7 @@ impl Row {
 
     /// Texts that other stacks hide in the attributes of this port.
     pub(crate) fn others_hide(&self) -> Secrets {
-        match self.kind {
-            Kind::Port => Secrets::of(self.hidden_of_plan().iter()),
-            _ => Secrets::default(),
-        }
+        if self.kind == Kind::Port { Secrets::of(self.hidden_of_plan().iter()) } else { Secrets::default() }
     }
 
     fn hide_of_plan(&mut self, hidden: Vec<Value>) -> bool {
@@ -44,7 +41,7 @@ impl Traversals {
         let known = self.jobs.graph.stacks.get(&row.stack).filter(|stack| !stack.hidden.is_forgotten());
         let Some(stack) = known else { return };
         let secrets = stack.hidden.secrets();
-        let given = row.spec.as_ref().map(|spec| spec.unpack().properties()).unwrap_or_default();
+        let given = row.spec().map(|spec| spec.unpack().properties()).unwrap_or_default();
         let hidden: Vec<Value> = given.values().flat_map(|value| hidden_in(secrets, value)).collect();
         let id = row.physical;
         if !self.jobs.graph.rows[slot].hide_of_plan(hidden) {

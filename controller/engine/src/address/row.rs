@@ -54,28 +54,30 @@ impl Traversals {
     pub(crate) fn take_out_of_plan(&mut self, slot: Slot) -> Result<(), String> {
         let row = &self.jobs.graph.rows[slot];
         let (kind, id) = (row.kind, row.physical);
-        match kind {
-            Kind::Net => self.addresses.remove_network(id),
-            Kind::Subnet => self.addresses.remove_subnet(id),
-            Kind::Port => {
-                self.addresses.remove_port(id);
-                Ok(())
-            }
-            _ => Ok(()),
+        if kind == Kind::Net {
+            return self.addresses.remove_network(id);
         }
+        if kind == Kind::Subnet {
+            return self.addresses.remove_subnet(id);
+        }
+        if kind == Kind::Port {
+            self.addresses.remove_port(id);
+        }
+        Ok(())
     }
 
     /// Builds the plan from the rows.
     pub(crate) fn load_plan(&mut self) {
         let slots: Vec<Slot> = self.jobs.graph.rows.slots().collect();
         let of = |it: &Self, kind: Kind| -> Vec<Slot> {
-            let is_it =
-                |slot: &&Slot| it.jobs.graph.rows[**slot].kind == kind && it.jobs.graph.rows[**slot].applied;
+            let is_it = |slot: &&Slot| {
+                it.jobs.graph.rows[**slot].kind == kind && it.jobs.graph.rows[**slot].is_applied()
+            };
             slots.iter().filter(is_it).copied().collect()
         };
         for kind in [Kind::Net, Kind::Subnet] {
             for slot in of(self, kind) {
-                let Some(spec) = self.jobs.graph.rows[slot].spec.as_ref().map(PackedSpec::unpack) else {
+                let Some(spec) = self.jobs.graph.rows[slot].spec().map(PackedSpec::unpack) else {
                     continue;
                 };
                 // The spec was valid when it was accepted.

@@ -69,7 +69,7 @@ impl Jobs {
     /// Rows in clean-up that no existing thing of a kept row needs, directly or through others.
     fn needed_by_none(&self, stack: &Stack) -> BTreeSet<Slot> {
         let mut first: BTreeSet<Slot> = stack.extras.iter().copied().collect();
-        let exists = |slot: &&Slot| self.graph.rows[**slot].applied;
+        let exists = |slot: &&Slot| self.graph.rows[**slot].is_applied();
         let mut queue: Vec<Slot> = stack.forward.iter().filter(exists).copied().collect();
         // Rows whose clean-up failed, and those that they need, are left for the last stage.
         queue.extend(stack.unclean.iter().filter(|slot| first.remove(*slot)));
@@ -108,7 +108,7 @@ impl Jobs {
 
     /// Marks rows as failed in this operation, so that it does not try them again.
     pub(crate) fn stay_failed(&mut self, id: u64, failed: &BTreeSet<Slot>) {
-        let stays = |row: &Row| row.role == Role::Forward && row.status == Some(Status::Failed);
+        let stays = |row: &Row| row.role == Role::Forward && row.status() == Some(Status::Failed);
         let failed: BTreeSet<Slot> =
             failed.iter().copied().filter(|slot| self.graph.rows.get(*slot).is_some_and(stays)).collect();
         if failed.is_empty() || self.fail_after_first(id, &failed) {

@@ -226,11 +226,12 @@ impl View<'_> {
     /// What an operator may read of a finding.
     fn reason(&self, why: Broken, trace: &Trace) -> String {
         let masked = |device| Loss::Unclear { device, action: MASK.into() };
-        match why {
-            Broken::Lost { from, at, loss: Loss::Unclear { device, .. } } if self.trace_hides(trace) => {
-                Broken::Lost { from, at, loss: masked(device) }.to_string()
+        let why = match (why, self.trace_hides(trace)) {
+            (Broken::Lost { from, at, loss: Loss::Unclear { device, .. } }, true) => {
+                Broken::Lost { from, at, loss: masked(device) }
             }
-            why => why.to_string(),
-        }
+            (why, _) => why,
+        };
+        why.to_string()
     }
 }

@@ -33,17 +33,15 @@ fn directions(link: &TopologyLink) -> Vec<Direction> {
 }
 
 fn link_of(row: &Row) -> Option<TopologyLink> {
-    match row.spec.as_ref().filter(|_| row.kind == Kind::TopologyLink && row.applied)?.unpack() {
-        Desired::Virtual(VirtualResource::Link(link)) => Some(link),
-        _ => None,
-    }
+    let spec = row.spec().filter(|_| row.kind == Kind::TopologyLink && row.is_applied())?;
+    let Desired::Virtual(VirtualResource::Link(link)) = spec.unpack() else { return None };
+    Some(link)
 }
 
 fn host_of(row: &Row) -> Option<TopologyHost> {
-    match row.spec.as_ref().filter(|_| row.kind == Kind::TopologyHost && row.applied)?.unpack() {
-        Desired::Virtual(VirtualResource::Host(host)) => Some(host),
-        _ => None,
-    }
+    let spec = row.spec().filter(|_| row.kind == Kind::TopologyHost && row.is_applied())?;
+    let Desired::Virtual(VirtualResource::Host(host)) = spec.unpack() else { return None };
+    Some(host)
 }
 
 impl Engine {
@@ -54,7 +52,7 @@ impl Engine {
         // A dropped row hands the host to the row that replaces it.
         let other =
             owner.and_then(|owner| self.graph().rows.of_id(*owner)).map(|slot| &self.graph().rows[slot]);
-        if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none()) {
+        if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped().is_none()) {
             return Err(format!(
                 "host {} is declared by {}",
                 host.mac,
@@ -89,7 +87,8 @@ impl Engine {
             // A dropped row hands the link to the row that replaces it.
             let other =
                 owner.and_then(|owner| self.graph().rows.of_id(*owner)).map(|slot| &self.graph().rows[slot]);
-            if let Some(other) = other.filter(|other| other.role != Role::Cleanup && other.dropped.is_none())
+            if let Some(other) =
+                other.filter(|other| other.role != Role::Cleanup && other.dropped().is_none())
             {
                 return Err(format!(
                     "the link from {} to {} is declared by {}",
@@ -148,7 +147,7 @@ impl Engine {
             let row =
                 owner.and_then(|owner| self.graph().rows.of_id(owner)).map(|slot| &self.graph().rows[slot]);
             let is_free = owner == Some(id)
-                || row.is_some_and(|row| row.role == Role::Cleanup || row.dropped.is_some());
+                || row.is_some_and(|row| row.role == Role::Cleanup || row.dropped().is_some());
             if !is_free {
                 return Err(format!(
                     "intent '{key}' belongs to {}: a key is one intent's",
@@ -217,13 +216,26 @@ impl Engine {
 
     /// Declares or submits what the spec of a link, host or intent says.
     pub(crate) fn wanted_virtual(&mut self, slot: Slot, spec: &PackedSpec) -> Result<(), String> {
-        match spec.unpack() {
-            Desired::Virtual(VirtualResource::Link(link)) => self.declare_link(slot, &link),
-            Desired::Virtual(VirtualResource::Host(host)) => self.declare_host(slot, &host),
-            Desired::Virtual(VirtualResource::Intent { key, wish, .. }) => {
-                self.submit_intent(slot, &key, wish)
-            }
-            _ => Ok(()),
+        let Desired::Virtual(resource) = spec.unpack() else { return Ok(()) };
+        match resource {
+            VirtualResource::Link(link) => self.declare_link(slot, &link),
+            VirtualResource::Host(host) => self.declare_host(slot, &host),
+            VirtualResource::Intent { key, wish, .. } => self.submit_intent(slot, &key, wish),
+            VirtualResource::Whole
+            | VirtualResource::None
+            | VirtualResource::Value(..)
+            | VirtualResource::Random(..)
+            | VirtualResource::Test(..)
+            | VirtualResource::Server(..)
+            | VirtualResource::Net(..)
+            | VirtualResource::Subnet(..)
+            | VirtualResource::Port(..)
+            | VirtualResource::Config(..)
+            | VirtualResource::WaitHandle
+            | VirtualResource::Wait(..)
+            | VirtualResource::SlowTest(..)
+            | VirtualResource::Bound(..)
+            | VirtualResource::Stranger(..) => Ok(()),
         }
     }
 }
@@ -246,7 +258,7 @@ impl View<'_> {
     /// The intent of a row, if no other row took it over.
     fn intent_of(&self, slot: Slot) -> Option<IntentNo> {
         let row = &self.graph.rows[slot];
-        let spec = row.spec.as_ref().filter(|_| row.kind == Kind::Intent)?;
+        let spec = row.spec().filter(|_| row.kind == Kind::Intent)?;
         let Desired::Virtual(VirtualResource::Intent { key, .. }) = spec.unpack() else { return None };
         let no = self.intents.manager.find(&key)?;
         (self.intents.owners.get(&no) == Some(&row.id)).then_some(no)

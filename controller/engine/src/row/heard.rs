@@ -1,35 +1,24 @@
 //! The meaning of a report for its row: done, failed, withdrawn, or old. Pure; a table test has a
 //! row for each case.
 //!
-//! Absent: what follows from it (`report.rs`).
+//! Absent: what follows from an outcome (`row/outcome.rs`).
 
-use muster_shared::model::{Action, Observed, Outcome, Report};
+use muster_shared::model::{Action, Outcome, Report};
 use muster_shared::{Attempt, Generation};
 
 use crate::record::Status;
-use crate::row::{Row, WorkState};
+use crate::row::outcome::TaskOutcome;
+use crate::row::{Row, TaskState};
 
 /// The meaning of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// The report is known already or is about another job.
     Old,
-    /// The job is done.
-    Done(Observed),
-    /// The attempt failed. If `permanent`, a retry cannot help.
-    Failed { reason: String, permanent: bool },
-    /// The attempt failed because a disk has no room.
-    NoRoom { reason: String },
-    /// A job being withdrawn had started, and did not succeed.
-    Interrupted { reason: String },
-    /// A job being withdrawn had not started.
-    Withdrawn,
     /// The agent knows this newer generation.
     Superseded(Generation),
-    /// A check found the thing as desired.
-    InSync,
-    /// A check found a difference. If `missing`, there is no thing at all.
-    Differs { reason: String, missing: bool },
+    /// The outcome of the row's job.
+    Outcome(TaskOutcome),
 }
 
 /// State of the row's last job.
@@ -49,13 +38,13 @@ enum LastJob {
 
 impl Row {
     fn standing(&self) -> LastJob {
-        match self.work.as_ref().map(|work| work.state) {
-            Some(WorkState::Sent | WorkState::Running | WorkState::Settling) => LastJob::Out,
-            Some(WorkState::Withdrawing) => LastJob::Withdrawing,
-            Some(WorkState::Backoff) => LastJob::BetweenAttempts,
-            Some(WorkState::Queued | WorkState::NodeAway) if self.attempt > 0 => LastJob::BetweenAttempts,
-            Some(WorkState::Queued | WorkState::NodeAway) | None => {
-                match self.status == Some(Status::Failed) && !self.failed_since() {
+        match self.task().map(|task| task.state) {
+            Some(TaskState::Sent | TaskState::Running | TaskState::Settling) => LastJob::Out,
+            Some(TaskState::Withdrawing) => LastJob::Withdrawing,
+            Some(TaskState::Backoff) => LastJob::BetweenAttempts,
+            Some(TaskState::Queued | TaskState::NodeAway) if self.attempt > 0 => LastJob::BetweenAttempts,
+            Some(TaskState::Queued | TaskState::NodeAway) | None => {
+                match self.status() == Some(Status::Failed) && !self.failed_since() {
                     true => LastJob::GivenUp,
                     false => LastJob::Over,
                 }
@@ -70,57 +59,69 @@ impl Row {
             return Heard::Old;
         }
         let is_present = key.attempt == Attempt(self.attempt);
-        let checks = self.action == Some(Action::Check);
-        match (self.standing(), outcome) {
-            (LastJob::Out | LastJob::Withdrawing, Outcome::Superseded { by }) => Heard::Superseded(by),
+        let checks = self.action() == Some(Action::Check);
+        Heard::Outcome(match (self.standing(), outcome) {
+            (LastJob::Out | LastJob::Withdrawing, Outcome::Superseded { by }) => {
+                return Heard::Superseded(by);
+            }
             // A withdrawal counts for any attempt: the last one may never have reached the agent.
-            (LastJob::Out | LastJob::Withdrawing, Outcome::Withdrawn) => Heard::Withdrawn,
-            (LastJob::Withdrawing, Outcome::Done(_)) if checks => Heard::InSync,
-            (LastJob::Withdrawing, Outcome::Done(observed)) => Heard::Done(observed),
+            (LastJob::Out | LastJob::Withdrawing, Outcome::Withdrawn) => TaskOutcome::Withdrawn,
+            (LastJob::Withdrawing, Outcome::Done(_)) if checks => TaskOutcome::InSync,
+            (LastJob::Withdrawing, Outcome::Done(observed)) => TaskOutcome::Done(observed),
             (
                 LastJob::Withdrawing,
                 Outcome::Failed { reason, .. } | Outcome::NoRoom { reason } | Outcome::Differs { reason, .. },
-            ) => Heard::Interrupted { reason },
+            ) => TaskOutcome::Interrupted { reason },
             // The late success of an earlier attempt makes the next one unnecessary.
-            (LastJob::BetweenAttempts, Outcome::Done(observed)) if !checks => Heard::Done(observed),
-            (LastJob::GivenUp, Outcome::Done(observed)) if !checks && is_present => Heard::Done(observed),
-            (LastJob::Out, Outcome::Done(_)) if is_present && checks => Heard::InSync,
-            (LastJob::Out, Outcome::Done(observed)) if is_present => Heard::Done(observed),
-            (LastJob::Out, Outcome::Failed { reason, permanent }) if is_present => {
-                Heard::Failed { reason, permanent }
+            (LastJob::BetweenAttempts, Outcome::Done(observed)) if !checks => TaskOutcome::Done(observed),
+            (LastJob::GivenUp, Outcome::Done(observed)) if !checks && is_present => {
+                TaskOutcome::Done(observed)
             }
-            (LastJob::Out, Outcome::NoRoom { reason }) if is_present => Heard::NoRoom { reason },
+            (LastJob::Out, Outcome::Done(_)) if is_present && checks => TaskOutcome::InSync,
+            (LastJob::Out, Outcome::Done(observed)) if is_present => TaskOutcome::Done(observed),
+            (LastJob::Out, Outcome::Failed { reason, permanent }) if is_present => {
+                TaskOutcome::Failed { reason, permanent }
+            }
+            (LastJob::Out, Outcome::NoRoom { reason }) if is_present => TaskOutcome::NoRoom { reason },
             (LastJob::Out, Outcome::Differs { missing, reason }) if is_present && checks => {
-                Heard::Differs { reason, missing }
+                TaskOutcome::Differs { reason, missing }
             }
             (LastJob::Out, Outcome::Differs { reason, .. })
-                if is_present && self.action == Some(Action::Adopt) =>
+                if is_present && self.action() == Some(Action::Adopt) =>
             {
                 let reason = format!("the server differs from the template, and was not changed: {reason}");
-                Heard::Failed { reason, permanent: true }
+                TaskOutcome::Failed { reason, permanent: true }
             }
-            (LastJob::Out | LastJob::BetweenAttempts | LastJob::GivenUp | LastJob::Over, _) => Heard::Old,
-        }
+            (LastJob::Out | LastJob::BetweenAttempts | LastJob::GivenUp | LastJob::Over, _) => {
+                return Heard::Old;
+            }
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::model::ReportKey;
+    use muster_shared::model::{Observed, ReportKey};
     use muster_shared::{MonoTime, ResourceId};
     use muster_template::Kind;
 
     use super::*;
-    use crate::row::Work;
+    use crate::cause::Cause;
+    use crate::row::{Held, NewTask};
 
-    /// A row in the second attempt of its job of generation 7.
-    fn row(action: Action, state: Option<WorkState>, status: Status) -> Row {
+    /// A row in the second attempt of its job of generation 7, which has ended if `state` is `None`.
+    fn row(action: Action, state: Option<TaskState>, status: Status) -> Row {
         let mut row = Row::new(1, ResourceId(uuid::Uuid::nil()), 1, "a".into(), Kind::Dummy);
-        row.0.generation.number = 7;
-        (row.0.action, row.0.status, row.0.attempt) = (Some(action), Some(status), 1);
-        row.0.work = state.map(|state| {
-            Box::new(Work { state, since: MonoTime::default(), due: None, behind: None, previous: None })
-        });
+        let generation = Generation { number: 7, ..Generation::default() };
+        let (cause, spec) = (Cause::Traversal, None);
+        let state_of_job = state.unwrap_or(TaskState::Sent);
+        row.begin(NewTask { cause, action, generation, spec, state: state_of_job }, MonoTime::default());
+        row.0.attempt = 1;
+        match (state, status) {
+            (None, Status::Complete) => drop(row.complete(Held::Unlisted)),
+            (None, _) => drop(row.abandon(Held::Unlisted)),
+            (Some(_), _) => {}
+        }
         row
     }
 
@@ -137,26 +138,17 @@ mod tests {
         let key = ReportKey { attempt: Attempt(attempt), ..row.key() };
         let letter = |outcome| match row.heard(Report { key, outcome }) {
             Heard::Old => '.',
-            Heard::Done(_) => 'D',
-            Heard::Failed { permanent, .. } => {
-                if permanent {
-                    'F'
-                } else {
-                    'f'
-                }
-            }
-            Heard::NoRoom { .. } => 'R',
-            Heard::Interrupted { .. } => 'I',
-            Heard::Withdrawn => 'W',
             Heard::Superseded(_) => 'S',
-            Heard::InSync => '=',
-            Heard::Differs { missing, .. } => {
-                if missing {
-                    'M'
-                } else {
-                    'm'
-                }
-            }
+            Heard::Outcome(outcome) => match outcome {
+                TaskOutcome::Done(_) => 'D',
+                TaskOutcome::Failed { permanent: true, .. } => 'F',
+                TaskOutcome::NoRoom { .. } => 'R',
+                TaskOutcome::Interrupted { .. } => 'I',
+                TaskOutcome::Withdrawn => 'W',
+                TaskOutcome::InSync => '=',
+                TaskOutcome::Differs { missing: true, .. } => 'M',
+                other => panic!("no report says {other:?}"),
+            },
         };
         outcomes.into_iter().map(letter).collect()
     }
@@ -164,7 +156,7 @@ mod tests {
     #[test]
     fn what_a_report_says_of_a_row() {
         use Action::{Adopt, Check, Create, Delete};
-        use WorkState::{Backoff, NodeAway, Queued, Running, Sent, Settling, Withdrawing};
+        use TaskState::{Backoff, NodeAway, Queued, Running, Sent, Settling, Withdrawing};
         let (going, failed, complete) = (Status::InProgress, Status::Failed, Status::Complete);
         let rows = [
             // action, state of its work, status; of this attempt, of the one before
@@ -193,10 +185,10 @@ mod tests {
 
     #[test]
     fn of_another_generation_and_of_a_first_attempt_that_waits_nothing_is_heard() {
-        let mut unsent = row(Action::Create, Some(WorkState::Queued), Status::InProgress);
+        let mut unsent = row(Action::Create, Some(TaskState::Queued), Status::InProgress);
         unsent.0.attempt = 0;
         assert_eq!(told(&unsent, 0), "......");
-        let mut newer = row(Action::Create, Some(WorkState::Sent), Status::InProgress);
+        let mut newer = row(Action::Create, Some(TaskState::Sent), Status::InProgress);
         let report = Report { key: newer.key(), outcome: Outcome::Done(Observed::default()) };
         newer.0.generation.number += 1;
         assert_eq!(newer.heard(report), Heard::Old);
@@ -205,7 +197,7 @@ mod tests {
     #[test]
     fn a_job_that_failed_of_something_else_since_is_said_again() {
         let mut row = row(Action::Update, None, Status::Failed);
-        row.0.held = Some(row.0.generation);
+        row.0.held = Held::Listed(row.generation);
         assert_eq!(told(&row, 1), "......");
     }
 }

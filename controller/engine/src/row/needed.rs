@@ -6,12 +6,13 @@
 //! operation withdraws (`derive.rs`, `visit.rs`). Which resources an operation looks at at all: `plan.rs`.
 
 use muster_shared::model::Action;
-use muster_template::{Desired, Kind};
+use muster_template::{Desired, DriftPolicy, Kind};
 
 use crate::cause::Cause;
 use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
-use crate::row::Row;
+use crate::row::task::Before;
+use crate::row::{Held, Role, Row};
 
 /// The step from a row to its wanted state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +23,11 @@ pub(crate) enum Needed {
 }
 
 impl Row {
+    /// Whether the thing exists as a whole. A thing that is gone or half gone cannot be kept.
+    pub fn is_usable(&self) -> bool {
+        !self.is_past()
+    }
+
     /// Whether the thing is gone, half gone or marked unhealthy.
     pub fn is_beyond_use(&self) -> bool {
         self.is_past() || self.details().unhealthy
@@ -29,23 +35,47 @@ impl Row {
 
     /// Whether no job is out, no other row took over claims, and no drift was observed.
     pub fn is_left_alone(&self) -> bool {
-        self.work.is_none() && !self.handed_over && !self.observed.differs()
+        self.task().is_none() && !self.handed_over && !self.observed().differs()
+    }
+
+    /// Whether the row is as desired, observed ready, and has no job.
+    pub fn stands(&self) -> bool {
+        // When a check's question is withdrawn, the row is again as the check before has found it.
+        let stood = self.is_asked() && !self.observed().differs();
+        (stood || (self.status() == Some(Status::Complete) && self.task().is_none()))
+            && self.ready
+            && !self.is_going()
+            && !self.handed_over
+            && !self.details().unhealthy
+    }
+
+    /// Whether the row stands and no drift was observed.
+    pub fn is_settled(&self) -> bool {
+        self.stands() && !self.observed().differs()
+    }
+
+    /// Whether an operation that goes on leaves the row alone: it stands, or only a background job
+    /// failed, which has its own retries.
+    pub fn rests(&self) -> bool {
+        let failed_aside = self.ready && self.failed_after_drift();
+        self.stands() || (failed_aside && !self.handed_over && !self.details().unhealthy)
     }
 
     /// Whether all that is there is of others: no job has gone to the agent but adoptions, which change nothing. What a
     /// creation left half done is the stack's own, and is not compared with the template but made.
     pub fn may_be_of_others(&self) -> bool {
-        let prior = self.work.as_ref().and_then(|work| work.previous.as_ref());
-        let (applied, action) =
-            prior.map_or((self.applied, self.action), |prior| (prior.applied, prior.action));
+        let (applied, action) = match self.task().map(|task| task.before) {
+            Some(Before::Known) => (self.held != Held::Nothing, self.last.action),
+            Some(Before::Unknown) | None => (self.is_applied(), self.action()),
+        };
         !applied || action == Some(Action::Adopt)
     }
 
     /// Whether the row is COMPLETE with this kind and definition, and nothing has changed it since.
-    pub fn stays(&self, kind: Kind, definition: u128) -> bool {
-        (self.applied || self.is_external())
-            && self.spec.is_some()
-            && self.status == Some(Status::Complete)
+    pub fn is_as_defined(&self, kind: Kind, definition: u128) -> bool {
+        (self.is_applied() || self.is_external())
+            && self.spec().is_some()
+            && self.status() == Some(Status::Complete)
             && self.is_left_alone()
             && !self.is_beyond_use()
             && (self.kind, self.definition) == (kind, definition)
@@ -55,10 +85,29 @@ impl Row {
     /// operator takes over first.
     pub fn waits_for_its_time(&self, packed: &PackedSpec) -> bool {
         let is_as_wanted = || {
-            self.spec.as_ref() == Some(packed)
-                || (self.cause == Cause::UnitRestart && self.differs_in_marks(packed))
+            self.spec() == Some(packed)
+                || (self.cause() == Cause::UnitRestart && self.differs_in_marks(packed))
         };
         self.failed_after_drift() && self.is_left_alone() && is_as_wanted()
+    }
+
+    /// Whether the row needs a correction: the thing differs from what was sent, or the correction before has failed. What
+    /// the stack, the node and the breaker say comes after.
+    pub fn needs_correction(&self) -> bool {
+        self.takes_background_jobs() && (self.observed().differs() || self.could_not_be_corrected())
+    }
+
+    /// Whether the row can be restarted for a correction of what it names. What the stack and the node say comes after.
+    pub fn may_restart(&self) -> bool {
+        self.takes_background_jobs() && self.status() == Some(Status::Complete)
+    }
+
+    /// Whether the thing is the row's own, and is kept as it was sent.
+    fn takes_background_jobs(&self) -> bool {
+        let stands =
+            self.ready && !self.is_going() && self.role != Role::Cleanup && !self.details().unhealthy;
+        let is_ours = !self.is_lost() && !self.handed_over && self.is_applied() && self.spec().is_some();
+        stands && is_ours && self.task().is_none() && self.drift_policy() == DriftPolicy::Correct
     }
 
     /// The step from the row to `spec` on `node`. `packed` is `spec`.
@@ -66,28 +115,28 @@ impl Row {
         if self.is_beyond_use() {
             return Needed::Replace;
         }
-        if self.applied || (self.is_external() && self.spec.is_some()) {
+        if self.is_applied() || (self.is_external() && self.spec().is_some()) {
             let differs = self.kind != kind
                 || self.node != node
-                || self.spec.as_ref().is_none_or(|old| old.unpack().needs_replacement(spec));
+                || self.spec().is_none_or(|old| old.unpack().needs_replacement(spec));
             if differs {
                 return Needed::Replace;
             }
         }
-        let settled = self.status == Some(Status::Complete) || self.is_intact();
-        if settled && self.is_left_alone() && self.spec.as_ref() == Some(packed) {
+        let settled = self.status() == Some(Status::Complete) || self.is_intact();
+        if settled && self.is_left_alone() && self.spec() == Some(packed) {
             return Needed::Nothing;
         }
         // A thing that was made counts as made, even if its agent has lost the ledger.
-        let is_made = self.held.is_some() || (self.applied && self.definition != 0);
+        let is_made = self.held().is_some() || (self.is_applied() && self.definition != 0);
         // The creation of a deployment has not succeeded yet: its update may run nothing. Nor has an adoption: what
         // it left as it was is not of the stack.
-        let begins = match self.action {
+        let begins = match self.action() {
             Some(Action::Create) => kind.is_deployment(),
-            Some(Action::Adopt) => self.held.is_none(),
+            Some(Action::Adopt) => self.held().is_none(),
             Some(Action::Update | Action::Delete | Action::Check | Action::Retain) | None => false,
         };
-        let is_unfinished = begins && self.status != Some(Status::Complete);
+        let is_unfinished = begins && self.status() != Some(Status::Complete);
         Needed::Apply(match self {
             row if row.is_external() => Action::Check,
             _ if is_made && !is_unfinished => Action::Update,
@@ -116,8 +165,8 @@ mod tests {
     fn made() -> Row {
         let mut row = Row::new(1, ResourceId(uuid::Uuid::nil()), 1, "a".into(), Kind::Dummy);
         (row.0.node, row.0.spec, row.0.definition) = (Some(HERE), Some(PackedSpec::new(&dummy("1", "1"))), 7);
-        (row.0.action, row.0.status) = (Some(Action::Create), Some(Status::Complete));
-        (row.0.applied, row.0.held, row.0.ready) = (true, Some(row.0.generation), true);
+        (row.0.last.action, row.0.last.status) = (Some(Action::Create), Some(Status::Complete));
+        (row.0.held, row.0.ready) = (Held::Listed(row.0.generation), true);
         row
     }
 
@@ -131,12 +180,7 @@ mod tests {
             ("a value that takes another thing", |_| {}, dummy("1", "2"), Replace),
             ("it is elsewhere", |row| row.0.node = Some(NodeKey(2)), dummy("1", "1"), Replace),
             ("it is of another type", |row| row.0.kind = Kind::File, dummy("1", "1"), Replace),
-            (
-                "it differs",
-                |row| row.0.observed = Observation::Drifted,
-                dummy("1", "1"),
-                Apply(Action::Update),
-            ),
+            ("it differs", |row| row.0.seen = Observation::Drifted, dummy("1", "1"), Apply(Action::Update)),
             (
                 "another row has its thing",
                 |row| row.0.handed_over = true,
@@ -146,49 +190,52 @@ mod tests {
             ("it is unhealthy", |row| row.details_mut().unhealthy = true, dummy("1", "1"), Replace),
             (
                 "its last job failed, and nobody knows what is there",
-                |row| (row.0.status, row.0.held) = (Some(Status::Failed), None),
+                |row| (row.0.last.status, row.0.held) = (Some(Status::Failed), Held::Unlisted),
                 dummy("1", "1"),
                 Apply(Action::Update),
             ),
             (
                 "it failed, but its agent holds what was wanted",
-                |row| row.0.status = Some(Status::Failed),
+                |row| row.0.last.status = Some(Status::Failed),
                 dummy("1", "1"),
                 Nothing,
             ),
             (
                 "nothing of it was made",
-                |row| (row.0.applied, row.0.held, row.0.status) = (false, None, None),
+                |row| (row.0.held, row.0.last.status) = (Held::Nothing, None),
                 dummy("1", "2"),
                 Apply(Action::Create),
             ),
             (
                 "its first job failed",
-                |row| (row.0.held, row.0.definition, row.0.status) = (None, 0, Some(Status::Failed)),
+                |row| {
+                    (row.0.held, row.0.definition) = (Held::Unlisted, 0);
+                    row.0.last.status = Some(Status::Failed);
+                },
                 dummy("1", "1"),
                 Apply(Action::Create),
             ),
             (
                 "its adoption failed, so nothing of it is held",
                 |row| {
-                    (row.0.held, row.0.action) = (None, Some(Action::Adopt));
-                    row.0.status = Some(Status::Failed);
+                    (row.0.held, row.0.last.action) = (Held::Unlisted, Some(Action::Adopt));
+                    row.0.last.status = Some(Status::Failed);
                 },
                 dummy("1", "1"),
                 Apply(Action::Create),
             ),
             (
                 "it was adopted",
-                |row| row.0.action = Some(Action::Adopt),
+                |row| row.0.last.action = Some(Action::Adopt),
                 dummy("2", "1"),
                 Apply(Action::Update),
             ),
-            ("it was taken away", |row| row.0.action = Some(Action::Delete), dummy("1", "1"), Replace),
+            ("it was taken away", |row| row.0.last.action = Some(Action::Delete), dummy("1", "1"), Replace),
             (
                 "it is external, and was not asked about",
                 |row| {
                     row.details_mut().external_id = Some("x".into());
-                    (row.0.applied, row.0.held, row.0.status) = (false, None, None);
+                    (row.0.held, row.0.last.status) = (Held::Nothing, None);
                 },
                 dummy("1", "1"),
                 Apply(Action::Check),

@@ -4,13 +4,14 @@
 
 use std::sync::Arc;
 
+use muster_shared::model::Action;
 use muster_shared::{ResourceId, StackName};
 use muster_template::{DriftPolicy, Hook, Kind};
 
 use crate::breaker::Breaker;
 use crate::node::NodeKey;
 use crate::record::{Observation, Status};
-use crate::row::{Dirty, Role, Row, RowDetails, Slot};
+use crate::row::{Dirty, Goal, Held, Role, Row, RowDetails, Slot};
 
 /// Attributes of a resource in the template besides its properties.
 pub(crate) struct Ownership<'t> {
@@ -35,6 +36,15 @@ impl Replaced {
 /// `blocked` of a row in clean-up before the clean-up starts and counts. No number of ended rows
 /// brings it to 0.
 const UNCOUNTED: u32 = 1 << 31;
+
+impl Goal {
+    /// The thing is to go, since this revision if it was to be until now.
+    fn end(&mut self, revision: u32) {
+        if *self == Goal::Be {
+            *self = Goal::Gone { since: revision, replaced_by: None };
+        }
+    }
+}
 
 impl Row {
     /// Sets the index of the resource in the stack's template.
@@ -68,7 +78,7 @@ impl Row {
     /// Keeps a row that an earlier revision dropped, because the template wants the resource again.
     /// Returns whether the row was dropped or replaced.
     pub fn revive(&mut self) -> bool {
-        self.0.dropped.take().is_some() | self.0.replaced_by.take().is_some()
+        std::mem::replace(&mut self.0.goal, Goal::Be) != Goal::Be
     }
 
     /// The operation has nothing to do for the row.
@@ -88,7 +98,7 @@ impl Row {
     /// or has ended and the row waits at the hook after it.
     pub fn take_up_converge(&mut self, converges: bool) {
         let has_ended = matches!(self.details().hook, Some(Hook::PostCreate | Hook::PostUpdate));
-        self.0.converges = converges && !has_ended && self.work.is_none();
+        self.0.converges = converges && !has_ended && self.task().is_none();
     }
 
     /// Prepares the row for a new operation. With `converges` even an unchanged row gets a job.
@@ -103,7 +113,7 @@ impl Row {
         let row = &mut self.0;
         (row.role, row.ready, row.failed) = (Role::Cleanup, false, false);
         row.blocked = UNCOUNTED;
-        row.dropped.get_or_insert(revision);
+        row.goal.end(revision);
         if !anew {
             row.retry_count = 0;
             self.set_hooks_again();
@@ -118,12 +128,14 @@ impl Row {
     /// Another row replaces this one, which goes into clean-up.
     pub fn be_replaced(&mut self, by: u64, revision: u32) {
         self.go_to_cleanup();
-        (self.0.replaced_by, self.0.dropped) = (Some(by), Some(revision));
+        self.0.goal = Goal::Gone { since: revision, replaced_by: Some(by) };
     }
 
     /// The row that replaces this one has another number.
     pub fn set_replaced_by(&mut self, by: u64) {
-        self.0.replaced_by = Some(by);
+        if let Goal::Gone { replaced_by, .. } = &mut self.0.goal {
+            *replaced_by = Some(by);
+        }
     }
 
     /// This row replaces another.
@@ -226,21 +238,17 @@ impl Row {
         self.blocked == 0
     }
 
-    /// Forgets the result of a check, so that the next one asks again.
-    pub fn forget_verdict(&mut self) {
-        self.be_complete();
-        self.0.failed = false;
-    }
-
     /// Takes the row out of its stack into clean-up. Returns its breaker.
     pub fn lose(&mut self, from: Option<StackName>) -> Option<Breaker> {
         let row = &mut self.0;
         row.stack = 0;
         (row.role, row.ready, row.failed, row.blocked) = (Role::Cleanup, false, false, 0);
-        (row.replaces, row.replaced_by, row.reason) = (None, None, None);
-        row.dropped.get_or_insert(row.revision);
+        (row.replaces, row.last.reason) = (None, None);
+        let since = self.dropped().unwrap_or(self.revision);
+        let row = &mut self.0;
+        row.goal = Goal::Gone { since, replaced_by: None };
         // Nothing observes the thing any longer.
-        row.observed = Observation::Unknown;
+        row.seen = Observation::Unknown;
         // The flags are of the slot that the row had before.
         row.dirty = Dirty::default();
         let breaker = row.details.take().and_then(|details| details.breaker);
@@ -257,8 +265,9 @@ impl Row {
     pub fn stray(id: u64, thing: ResourceId, name: Arc<str>, kind: Kind, node: NodeKey) -> Self {
         let mut stray = Self::new(id, thing, 0, name, kind);
         let row = &mut stray.0;
-        (row.action, row.status) = (Some(muster_shared::model::Action::Create), Some(Status::Complete));
-        (row.applied, row.role, row.dropped) = (true, Role::Cleanup, Some(0));
+        (row.last.action, row.last.status) = (Some(Action::Create), Some(Status::Complete));
+        (row.held, row.role) = (Held::Unlisted, Role::Cleanup);
+        row.goal = Goal::Gone { since: 0, replaced_by: None };
         row.node = Some(node);
         stray
     }

@@ -7,7 +7,7 @@ use crate::breaker::Breaker;
 use crate::node::NodeKey;
 use crate::pause::Pause;
 use crate::record::{ProgressRecord, ResourceRecord, Status};
-use crate::row::{Row, RowDetails, WorkState};
+use crate::row::{Goal, Held, Last, Row, RowDetails, TaskState};
 
 impl Row {
     /// Builds a row from the store. `node` is the key of its node, `now` the time of the start.
@@ -18,18 +18,24 @@ impl Row {
         columns.node = node;
         columns.definition = record.definition;
         columns.revision = record.revision;
-        columns.dropped = record.dropped;
+        if let Some(since) = record.dropped {
+            columns.goal = Goal::Gone { since, replaced_by: record.replaced_by };
+        }
         columns.spec = record.spec;
         columns.handed_over = record.handed_over;
         columns.replaces = record.replaces;
-        columns.replaced_by = record.replaced_by;
         columns.retain = record.retain;
-        columns.action = progress.action;
-        columns.cause = progress.cause;
-        columns.status = progress.status;
-        columns.reason = progress.reason;
-        columns.applied = progress.applied;
-        columns.held = progress.held;
+        columns.last = Last {
+            action: progress.action,
+            cause: progress.cause,
+            status: progress.status,
+            reason: progress.reason,
+        };
+        columns.held = match progress.held {
+            Some(generation) => Held::Listed(generation),
+            None if progress.applied => Held::Unlisted,
+            None => Held::Nothing,
+        };
         columns.generation = progress.generation;
         columns.attempt = progress.attempt;
         columns.retry_count = progress.retry_count;
@@ -55,32 +61,33 @@ impl Row {
             breaker: progress.corrections.map(|corrections| Breaker::load(&corrections, now)),
         };
         columns.details = (details != RowDetails::default()).then(|| Box::new(details));
-        if row.status == Some(Status::InProgress) {
-            row.take_up_work(progress.in_flight, now);
+        if row.last.status == Some(Status::InProgress) {
+            row.take_up_job(progress.in_flight, now);
         }
         row
     }
 
     /// Takes up a job that was in progress when the controller stopped.
-    fn take_up_work(&mut self, in_flight: bool, now: MonoTime) {
+    fn take_up_job(&mut self, in_flight: bool, now: MonoTime) {
+        let Some(action) = self.last.action else { return self.lose_status() };
         match in_flight {
             // The agent may have the job, and is asked about it.
-            true => self.give_work(WorkState::Sent, now, None),
+            true => self.take_up(action, TaskState::Sent, now),
             // The row stood. If the check is taken up, it asks again.
-            false if self.ready && self.action == Some(Action::Check) => {
-                (self.0.status, self.0.action) = (Some(Status::Complete), Some(Action::Update));
+            false if self.ready && action == Action::Check => {
+                (self.0.last.status, self.0.last.action) = (Some(Status::Complete), Some(Action::Update));
             }
             // An attempt is over and the job goes on with the next one. The last answer may come
             // late, and a script that was given up may have run.
-            false if self.was_tried() && (self.ready || self.action != Some(Action::Check)) => {
-                self.give_work(WorkState::Backoff, now, None);
+            false if self.was_tried() && (self.ready || action != Action::Check) => {
+                self.take_up(action, TaskState::Backoff, now);
             }
             // The job is a correction or a rebuild. No traversal would queue it again.
-            false if self.ready => self.give_work(WorkState::NodeAway, now, None),
+            false if self.ready => self.take_up(action, TaskState::NodeAway, now),
             // The next visit decides again. A job that was never sent claims nothing.
             false => {
-                self.0.status = None;
-                let applied = self.applied;
+                self.lose_status();
+                let applied = self.is_applied();
                 self.0.spec.take_if(|_| !applied);
             }
         }
@@ -96,11 +103,11 @@ impl Row {
             node,
             definition: self.definition,
             revision: self.revision,
-            dropped: self.dropped,
-            spec: self.spec.clone(),
+            dropped: self.dropped(),
+            spec: self.spec().cloned(),
             handed_over: self.handed_over,
             replaces: self.replaces,
-            replaced_by: self.replaced_by,
+            replaced_by: self.replaced_by(),
             retain: self.retain,
             drift_policy: self.details().drift_policy,
             external_id: self.details().external_id.clone(),
@@ -113,12 +120,12 @@ impl Row {
     pub fn progress_record(&self, now: MonoTime) -> ProgressRecord {
         ProgressRecord {
             id: self.id,
-            action: self.action,
-            cause: self.cause,
-            status: self.status,
-            reason: self.reason.clone(),
-            applied: self.applied,
-            held: self.held,
+            action: self.action(),
+            cause: self.cause(),
+            status: self.status(),
+            reason: self.reason().map(Box::from),
+            applied: self.is_applied(),
+            held: self.held(),
             generation: self.generation,
             attempt: self.attempt,
             in_flight: self.is_sent(),
@@ -126,7 +133,7 @@ impl Row {
             observed_ready: self.ready,
             attributes: self.attributes.clone(),
             notes: self.details().notes.clone(),
-            observed: self.observed,
+            observed: self.observed(),
             unhealthy: self.details().unhealthy,
             hook: self.details().hook,
             hooks_cleared: self.details().hooks_cleared,

@@ -22,8 +22,8 @@ impl View<'_> {
             self.graph.rows.slots().map(|slot| (slot, &self.graph.rows[slot])).collect();
         for (id, stack) in &self.graph.stacks {
             let mine = || rows.values().filter(|row| row.stack == *id);
-            assert_eq!(stack.working.len(), mine().filter(|row| row.work.is_some()).count(), "working");
-            assert!(stack.working.iter().all(|slot| self.graph.rows[*slot].work.is_some()), "working");
+            assert_eq!(stack.working.len(), mine().filter(|row| row.task().is_some()).count(), "working");
+            assert!(stack.working.iter().all(|slot| self.graph.rows[*slot].task().is_some()), "working");
             let with_agents =
                 |row: &&&Row| row.is_sent() && row.node.is_some_and(|key| self.graph.nodes[key].ready);
             assert_eq!(stack.in_flight, mine().filter(with_agents).count(), "in flight");
@@ -32,14 +32,14 @@ impl View<'_> {
             for (index, (slot, settled)) in stack.forward.iter().zip(&stack.settled).enumerate() {
                 let row = &self.graph.rows[*slot];
                 assert_eq!(row.index as usize, index, "the place of {}", row.name);
-                let same = || row.definition == *settled && crate::plan::is_settled(row);
+                let same = || row.definition == *settled && row.is_settled();
                 assert!(*settled == 0 || same(), "{} is not settled: {row:?}", row.name);
             }
             if let Some(walk) = &stack.walk {
                 assert_eq!(walk.failed(), mine().filter(|row| row.failed).count(), "failed");
                 for (name, slot) in &walk.at_hooks {
                     let row = &rows[slot];
-                    let rests = row.work.is_none() && !row.ready && row.blocked == 0 && !row.failed;
+                    let rests = row.task().is_none() && !row.ready && row.blocked == 0 && !row.failed;
                     assert!(row.name == *name && rests && row.details().hook.is_some(), "at a hook: {row:?}");
                 }
                 for row in mine().filter(|row| row.details().hook.is_some() && !stack.cancelled) {
@@ -50,7 +50,7 @@ impl View<'_> {
             }
             assert!(stack.walk.is_some() || stack.extras.is_empty(), "rows that nobody takes away");
         }
-        let differ = |row: &&Row| matches!(row.observed, Observation::Drifted | Observation::Missing);
+        let differ = |row: &&Row| matches!(row.observed(), Observation::Drifted | Observation::Missing);
         let drifted: BTreeSet<Slot> = rows.iter().filter(|(_, r)| differ(r)).map(|(s, _)| *s).collect();
         assert_eq!(*self.jobs.unsettled.drifted(), drifted, "drifted");
         let fights = rows.iter().filter(|(_, r)| r.details().breaker.is_some()).map(|(slot, _)| *slot);
@@ -89,8 +89,7 @@ impl View<'_> {
         }
         let mut contents: BTreeSet<_> = BTreeSet::new();
         for row in rows.values() {
-            let previous = row.work.as_ref().and_then(|work| work.previous.as_ref()?.spec.as_ref());
-            let specs = row.spec.iter().chain(previous).map(PackedSpec::unpack);
+            let specs = row.spec().into_iter().chain(row.spec_before_task()).map(PackedSpec::unpack);
             contents.extend(specs.filter_map(|spec| stored_content(&spec)));
         }
         assert!(contents.iter().all(|digest| self.jobs.contents.has(digest)), "contents");

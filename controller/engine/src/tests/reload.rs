@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use super::bed::{Bed, config};
 use crate::engine::{Engine, Input};
 use crate::record::{StackAction, StackRecord, Status};
-use crate::row::{Role, Row, Slot, WorkState};
+use crate::row::{Role, Row, Slot, TaskState};
 use crate::stack::Stack;
 use crate::view::View;
 
@@ -76,17 +76,17 @@ fn shown(row: &Row) -> [(&'static str, String); 14] {
         role => role,
     };
     [
-        ("action", format!("{:?}", row.action)),
-        ("status", format!("{:?}", row.status)),
-        ("reason", format!("{:?}", row.reason)),
+        ("action", format!("{:?}", row.action())),
+        ("status", format!("{:?}", row.status())),
+        ("reason", format!("{:?}", row.reason())),
         ("ready", row.ready.to_string()),
-        ("applied", row.applied.to_string()),
-        ("held", format!("{:?}", row.held)),
+        ("applied", row.is_applied().to_string()),
+        ("held", format!("{:?}", row.held())),
         ("handed over", row.handed_over.to_string()),
-        ("observed", format!("{:?}", row.observed)),
+        ("observed", format!("{:?}", row.observed())),
         ("role", format!("{role:?}")),
-        ("cause", format!("{:?}", row.cause)),
-        ("work", format!("{:?}", row.work.as_ref().map(|work| place(work.state)))),
+        ("cause", format!("{:?}", row.cause())),
+        ("task", format!("{:?}", row.task().map(|task| place(task.state)))),
         ("hook", format!("{:?}", row.details().hook)),
         ("pause", format!("{:?}", row.details().pause.map(|pause| pause.of_batch))),
         ("notes", format!("{:?} {:?}", row.details().notes, row.attributes)),
@@ -94,11 +94,11 @@ fn shown(row: &Row) -> [(&'static str, String); 14] {
 }
 
 /// State of a job, whether or not its node is connected.
-fn place(state: WorkState) -> &'static str {
+fn place(state: TaskState) -> &'static str {
     match state {
-        WorkState::NodeAway | WorkState::Queued => "waits",
+        TaskState::NodeAway | TaskState::Queued => "waits",
         // A withdrawn job is withdrawn again once its node is connected.
-        WorkState::Sent | WorkState::Running | WorkState::Settling | WorkState::Withdrawing => "is out",
-        WorkState::Backoff => "is tried again",
+        TaskState::Sent | TaskState::Running | TaskState::Settling | TaskState::Withdrawing => "is out",
+        TaskState::Backoff => "is tried again",
     }
 }

@@ -141,8 +141,8 @@ impl View<'_> {
                 resource: row.name.to_string(),
                 kind: row.type_name().into(),
                 physical_id: row.physical.to_string(),
-                observed: row.observed.as_str().into(),
-                reason: row.reason.as_deref().unwrap_or_default().into(),
+                observed: row.observed().as_str().into(),
+                reason: row.reason().unwrap_or_default().into(),
                 policy: row.drift_policy().as_str().into(),
                 phase: Phase::shown(self.traversals.phase_of_drift(row)),
                 corrections: row.corrections(),
@@ -203,7 +203,7 @@ impl View<'_> {
             physical_id: row.physical.to_string(),
             kind: row.type_name().into(),
             node: row.node.map(|key| self.graph.nodes[key].name.to_string()).unwrap_or_default(),
-            reason: row.reason.as_deref().unwrap_or_default().into(),
+            reason: row.reason().unwrap_or_default().into(),
         };
         rows.into_iter().map(view).collect()
     }

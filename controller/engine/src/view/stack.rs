@@ -87,7 +87,7 @@ impl View<'_> {
     pub fn job_view(&self, thing: &ResourceId) -> Option<JobView> {
         let row = self.graph.rows.get(self.graph.rows.of_thing(thing)?)?;
         let stack_name = self.graph.stacks.get(&row.stack).map(|stack| stack.name.clone());
-        Some(JobView { stack: row.stack, stack_name, resource: Arc::clone(&row.name), cause: row.cause })
+        Some(JobView { stack: row.stack, stack_name, resource: Arc::clone(&row.name), cause: row.cause() })
     }
 
     pub(super) fn short_view(&self, stack: &Stack) -> StackView {
@@ -131,7 +131,7 @@ impl View<'_> {
             physical_id: row.shown_id(),
             kind: row.type_name().into(),
             node: self.node_of(row),
-            action: action_str(row.action).into(),
+            action: action_str(row.action()).into(),
             status: status_of(row).into(),
             status_reason: match row.details().hook.filter(|_| !stack.cancelled) {
                 Some(hook) => self.graph.hook_reason(slot, hook),
@@ -139,7 +139,7 @@ impl View<'_> {
                 None if self.traversals.phase(row) == Some(Phase::Facts) => {
                     format!("waits for {} to tell what it is", self.traversals.asked(row))
                 }
-                None => row.reason.as_deref().unwrap_or_default().into(),
+                None => row.reason().unwrap_or_default().into(),
             },
             generation: row.generation.to_string(),
             observed: observed(row).into(),
@@ -148,7 +148,7 @@ impl View<'_> {
             waits_for: self.traversals.waits_for(stack, slot, needed),
             requires: row.requires.iter().filter_map(name_of).collect(),
             replaces: physical_of(row.replaces),
-            replaced_by: physical_of(row.replaced_by),
+            replaced_by: physical_of(row.replaced_by()),
             retry_count: row.retry_count,
             causes: row.details().causes.iter().map(ToString::to_string).collect(),
             hook: row.details().hook.filter(|_| !stack.cancelled).map(|hook| hook.as_str().into()),
@@ -176,13 +176,13 @@ impl View<'_> {
 }
 
 pub(super) fn status_of(row: &Row) -> &'static str {
-    row.status.map_or("INIT", Status::as_str)
+    row.status().map_or("INIT", Status::as_str)
 }
 
 fn observed(row: &Row) -> &'static str {
-    let is_there = row.applied || row.is_external();
-    match (row.observed, row.status) {
-        (Observation::Drifted | Observation::Missing, _) => row.observed.as_str(),
+    let is_there = row.is_applied() || row.is_external();
+    match (row.observed(), row.status()) {
+        (Observation::Drifted | Observation::Missing, _) => row.observed().as_str(),
         (Observation::Unknown | Observation::InSync, _) if !is_there => "missing",
         (Observation::Unknown | Observation::InSync, Some(Status::Complete)) => "in_sync",
         (Observation::InSync, _) if row.is_intact() => "in_sync",

@@ -1,7 +1,7 @@
 //! The job of a row while it has not ended: its state and deadline, its place in the node's line,
 //! and the counts.
 //!
-//! Absent: what follows when the deadline is over (`Jobs::work_due`, `retry.rs`), and what is sent
+//! Absent: what follows when the deadline is over (`Jobs::task_due`, `retry.rs`), and what is sent
 //! (`job.rs`).
 
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use crate::graph::Graph;
 use crate::job_end::JobEnd;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::row::{Slot, Work, WorkState};
+use crate::row::{Slot, TaskState};
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
@@ -23,31 +23,35 @@ use crate::todo::Todo;
 const PLACES_SPARE: usize = 64;
 
 impl Graph {
-    pub(crate) fn set_work(&mut self, slot: Slot, state: WorkState) {
+    pub(crate) fn set_task(&mut self, slot: Slot, state: TaskState) {
         let now = self.ctx.now;
         let row = &mut self.rows[slot];
-        if row.set_work_state(state, now) {
+        if row.set_task_state(state, now) {
             let stack = row.stack;
             self.touch(stack);
         }
     }
 
     pub(crate) fn set_due(&mut self, slot: Slot, due: Option<MonoTime>) {
-        let Some(old) = self.rows[slot].set_work_due(due) else { return };
+        let Some(old) = self.rows[slot].set_task_due(due) else { return };
         if let Some(old) = old {
-            self.ctx.timers.clear(old, TimerKey::Work(slot));
+            self.ctx.timers.clear(old, TimerKey::Task(slot));
         }
         if let Some(due) = due {
-            self.ctx.timers.set(due, TimerKey::Work(slot));
+            self.ctx.timers.set(due, TimerKey::Task(slot));
         }
     }
 }
 
 impl Jobs {
-    pub(crate) fn end_work(&mut self, slot: Slot, end: JobEnd) -> Option<Work> {
+    /// Takes a job that ends out of all queues and counts. Returns whether there is one. The caller writes into the row
+    /// what its end leaves.
+    pub(crate) fn leave_queues(&mut self, slot: Slot, end: JobEnd) -> bool {
         self.graph.set_due(slot, None);
-        let row = &mut self.graph.rows[slot];
-        let work = row.end_work()?;
+        let row = &self.graph.rows[slot];
+        if row.task().is_none() {
+            return false;
+        }
         self.ends.count(end);
         let (stack_id, node) = (row.stack, row.node);
         let mut stack = self.graph.stacks.get_mut(&stack_id);
@@ -68,14 +72,14 @@ impl Jobs {
             self.graph.ctx.agenda.push_back(Todo::Correct(slot));
         }
         self.graph.ctx.agenda.push_back(Todo::CheckEnd(stack_id));
-        Some(work)
+        true
     }
 
     /// Whether the row's job waits in the node's line. A place stays in line after its job was withdrawn.
     pub(crate) fn waits_in_line(&self, slot: Slot, node: NodeKey) -> bool {
         self.graph.rows.get(slot).is_some_and(|row| {
-            let state = row.work.as_ref().map(|work| work.state);
-            row.node == Some(node) && matches!(state, Some(WorkState::Queued | WorkState::NodeAway))
+            let state = row.task().map(|task| task.state);
+            row.node == Some(node) && matches!(state, Some(TaskState::Queued | TaskState::NodeAway))
         })
     }
 
@@ -106,9 +110,9 @@ impl Jobs {
 
     /// Sets the state of a job that waits in line. A job that waits for a retry or for another node
     /// stays as it is.
-    pub(crate) fn set_work_if_waiting(&mut self, slot: Slot, node: NodeKey, state: WorkState) {
+    pub(crate) fn set_task_if_waiting(&mut self, slot: Slot, node: NodeKey, state: TaskState) {
         if self.waits_in_line(slot, node) {
-            self.graph.set_work(slot, state);
+            self.graph.set_task(slot, state);
         }
     }
 }

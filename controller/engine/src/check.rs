@@ -11,13 +11,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use muster_shared::StackName;
 use muster_shared::model::Action;
 use muster_template::Tree;
 
 use crate::cause::Cause;
+use crate::elapsed::Elapsed;
 use crate::job::NewJob;
 use crate::jobs::Jobs;
 use crate::record::{StackAction, Status};
@@ -79,12 +79,12 @@ impl Jobs {
             Refusal::Conflict(format!("the stack's revision cannot be read: {why}; update it"))
         })?;
         self.leave_walk(id);
-        let traversal = self.graph.ctx.ids.traversal();
+        let (traversal, now) = (self.graph.ctx.ids.traversal(), self.graph.ctx.now);
         if let Some(stack) = self.graph.stacks.get_mut(&id) {
             stack.action = StackAction::Check;
             stack.status = Status::InProgress;
             stack.reason = String::new();
-            stack.traversal = traversal;
+            (stack.traversal, stack.runs) = (traversal, Elapsed::from(now));
             (stack.rollback, stack.cancelled, stack.timed_out) = (false, false, false);
         }
         self.graph.keep_failures(id, Vec::new());
@@ -136,7 +136,7 @@ impl Jobs {
         let mut walk = Walk::check(tree, rows, asked.clone(), self.graph.ctx.now);
         match is_under_way {
             true => {
-                let due = self.graph.ctx.now + Duration::from_secs(stack.timeout_s);
+                let due = stack.time_is_over(self.graph.ctx.now);
                 walk.timeout = Some(due);
                 self.graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
             }

@@ -44,6 +44,11 @@ impl Claims {
     }
 
     #[cfg(test)]
+    pub fn all(&self) -> impl Iterator<Item = (NodeKey, &Claim, Slot)> {
+        self.owners.iter().map(|((node, claim), slot)| (*node, claim, *slot))
+    }
+
+    #[cfg(test)]
     pub fn owners(&self) -> impl Iterator<Item = Slot> {
         self.owners.values().copied()
     }

@@ -103,7 +103,7 @@ impl Traversals {
         let Some(row) = self.jobs.graph.rows.remove(slot) else { return };
         self.awaited.forget(slot);
         self.jobs.unsettled.forget(slot);
-        self.jobs.fight_is_over(slot, row.details().breaker);
+        self.jobs.drop_breaker(slot, row.details().breaker);
         if let Some(node) = row.node {
             self.jobs.graph.is_off(slot, Some(node));
             self.jobs.graph.unhear(node, row.physical);

@@ -6,7 +6,7 @@
 //! if the connected agent does not list it. An older agent reports only running jobs. For these the
 //! controller counts the time since the job was sent, or since the last message about it.
 //!
-//! Absent: how long a job may take (`Context::job_timeout`, `work.rs`).
+//! Absent: how long a job may take (`Context::job_timeout`, `job_queue.rs`).
 
 use std::time::Duration;
 

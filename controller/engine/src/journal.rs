@@ -107,7 +107,7 @@ impl Journal {
     fn next_touched(&mut self, state: &mut Touched<'_>) -> Option<Change> {
         while let Some(id) = self.stacks.pop_first() {
             if let Some(stack) = state.stacks.get(&id) {
-                return Some(Change::Stack(Box::new(stack.record())));
+                return Some(Change::Stack(Box::new(stack.record(state.now))));
             }
         }
         while let Some(slot) = self.rows.front().copied() {

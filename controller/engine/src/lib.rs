@@ -37,6 +37,7 @@ mod difference;
 
 mod check_withdrawal;
 mod drift_report;
+mod elapsed;
 mod engine;
 mod entering;
 mod event;

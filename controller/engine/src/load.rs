@@ -12,6 +12,7 @@ use muster_shared::model::{ContentDigest, LedgerEntry};
 use muster_template::{Policies, names_digest};
 
 use crate::content::stored_content;
+use crate::elapsed::Elapsed;
 use crate::engine::{Config, Engine};
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, RolloutSnapshot, StackAction, StackRecord, Status,
@@ -201,6 +202,7 @@ impl Traversals {
         stack.revision = record.revision;
         stack.traversal = record.traversal;
         stack.timeout_s = record.timeout_s;
+        stack.runs = Elapsed::load(record.ran.unwrap_or_default(), self.jobs.graph.ctx.now);
         stack.rollback = record.rollback;
         stack.delete_first = record.delete_first;
         (stack.converge, stack.adopt) = (record.converge, record.adopt);

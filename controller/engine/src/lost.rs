@@ -205,7 +205,7 @@ impl Traversals {
         let new = old.anew(id, physical);
         let (before, stack) = (old.id, old.stack);
         let old = self.jobs.graph.rows.replace(slot, new);
-        self.jobs.fight_is_over(slot, old.details().breaker);
+        self.jobs.drop_breaker(slot, old.details().breaker);
         self.jobs.graph.row_changed(slot, true);
         self.jobs.graph.edges_changed(slot);
         // Only a row that replaces another is named in `replaced_by`.
@@ -229,7 +229,7 @@ impl Traversals {
             self.jobs.graph.nodes[node].lost.insert(slot);
         }
         self.jobs.unsettled.set_drifted(slot, false);
-        self.jobs.fight_is_over(slot, breaker);
+        self.jobs.drop_breaker(slot, breaker);
         self.jobs.graph.row_changed(slot, true);
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Absent: events and the counters of starts, which a load does not need.
 
+mod written;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ use crate::record::{
 };
 use crate::restored::RestoredRecord;
 use crate::{EnvironmentText, Snapshot, Source, SourceText};
+
+pub use self::written::Written;
 
 /// The durable state.
 #[derive(Clone, Default)]

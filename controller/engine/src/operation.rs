@@ -11,6 +11,7 @@ use muster_shared::StackName;
 
 use crate::acceptance::Planned;
 use crate::derive::{Kept, Occasion};
+use crate::elapsed::Elapsed;
 use crate::engine::Engine;
 use crate::jobs::Jobs;
 use crate::layout::LayoutContext;
@@ -182,7 +183,7 @@ impl Jobs {
     }
 
     fn enter(&mut self, id: u64, number: u32, target: &Target) {
-        let traversal = self.graph.ctx.ids.traversal();
+        let (traversal, now) = (self.graph.ctx.ids.traversal(), self.graph.ctx.now);
         self.leave_walk(id);
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         stack.action = target.action;
@@ -194,7 +195,7 @@ impl Jobs {
         };
         stack.revision = number;
         stack.traversal = traversal;
-        stack.timeout_s = target.options.timeout.as_secs();
+        (stack.timeout_s, stack.runs) = (target.options.timeout.as_secs(), Elapsed::from(now));
         stack.rollback = target.options.rollback;
         let Options { delete_first, converge, adopt, .. } = target.options;
         (stack.delete_first, stack.converge, stack.adopt) = (delete_first, converge, adopt);

@@ -20,6 +20,7 @@ use muster_shared::MonoTime;
 use muster_shared::model::Action;
 use muster_template::{Kind, Tree};
 
+use crate::elapsed::Elapsed;
 use crate::graph::Graph;
 use crate::record::PackedSpec;
 use crate::row::{Role, Row, Slot};
@@ -34,10 +35,7 @@ pub(crate) const SIGNALS_GRACE: Duration = Duration::from_secs(30);
 /// A wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pause {
-    /// Time waited before the controller started.
-    pub earlier: Duration,
-    /// When the wait began in this run.
-    pub since: MonoTime,
+    pub began: Elapsed,
     /// When the wait ends. `None`: the row was loaded and its wait is not taken up yet.
     pub due: Option<MonoTime>,
     /// The row waits for its batch and has not started.
@@ -46,7 +44,7 @@ pub(crate) struct Pause {
 
 impl Pause {
     pub fn waited(&self, now: MonoTime) -> Duration {
-        self.earlier + now.since(self.since)
+        self.began.so_far(now)
     }
 }
 
@@ -75,13 +73,13 @@ impl Graph {
     pub(crate) fn pause(&mut self, slot: Slot, action: Action, time: Duration, still: Option<Duration>) {
         let now = self.ctx.now;
         let row = &mut self.rows[slot];
-        let earlier =
-            row.details().pause.filter(|_| still.is_some()).map_or(Duration::ZERO, |pause| pause.earlier);
+        let kept = row.details().pause.filter(|_| still.is_some()).map(|pause| pause.began);
+        let began = kept.unwrap_or(Elapsed::from(now));
         let least = still.unwrap_or_default().min(time);
-        let due = now + time.saturating_sub(earlier).max(least);
+        let due = began.reaches(time).max(now + least);
         row.wait(action);
         let stack = row.stack;
-        self.set_pause(slot, Pause { earlier, since: now, due: Some(due), of_batch: false });
+        self.set_pause(slot, Pause { began, due: Some(due), of_batch: false });
         self.row_changed(slot, true);
         if still.is_none() {
             self.event(stack, Some(slot));
@@ -114,9 +112,9 @@ impl Graph {
             return true;
         }
         self.end_pause(slot);
-        let earlier = pause.map_or(Duration::ZERO, |pause| pause.waited(now));
+        let began = pause.map_or(Elapsed::from(now), |pause| pause.began);
         if due.is_some() {
-            self.set_pause(slot, Pause { earlier, since: now, due, of_batch: true });
+            self.set_pause(slot, Pause { began, due, of_batch: true });
         }
         due.is_some()
     }

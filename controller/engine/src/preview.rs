@@ -36,9 +36,34 @@ const PROPERTIES_MAX: usize = 64 * 1024 * 1024;
 /// Stands for an unknown value: a private character, which no real value has.
 const UNKNOWN: &str = "\u{f8ff}muster:unknown\u{f8ff}";
 
+/// What an update does to a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    Create,
+    Adopt,
+    Update,
+    Replace,
+    Delete,
+    Unchanged,
+}
+
+impl Change {
+    /// The name that operators see.
+    fn as_str(self) -> &'static str {
+        match self {
+            Change::Create => "create",
+            Change::Adopt => "adopt",
+            Change::Update => "update",
+            Change::Replace => "replace",
+            Change::Delete => "delete",
+            Change::Unchanged => "unchanged",
+        }
+    }
+}
+
 /// A resource after the update, as far as it is known.
 struct Predicted {
-    change: &'static str,
+    change: Change,
     restricted: bool,
     /// The row that stays for the resource.
     keeps: Option<Slot>,
@@ -177,29 +202,27 @@ impl Preview<'_> {
             (Some(row), _, Err(error)) => guess(row, kind, &error.path),
         };
         let policy = self.source.policies.of(tree.name(index));
+        let needed = if self.adopts { needed.adopting(kind, row) } else { needed };
         let (change, restricted) = match needed {
-            Needed::Nothing => ("unchanged", false),
+            Needed::Nothing => (Change::Unchanged, false),
             Needed::Replace => {
                 let gone = row.is_some_and(Row::is_past);
-                ("replace", !gone && policy.restricts(Restriction::Replace))
+                (Change::Replace, !gone && policy.restricts(Restriction::Replace))
             }
             // An external resource, whose thing is only compared.
-            Needed::Apply(Action::Check | Action::Adopt) => ("adopt", false),
-            Needed::Apply(Action::Create) if self.adopts && kind.is_adoptable() && !kind.is_virtual() => {
-                ("adopt", false)
-            }
-            Needed::Apply(Action::Update) => ("update", policy.restricts(Restriction::Update)),
-            Needed::Apply(Action::Create | Action::Delete | Action::Retain) => ("create", false),
+            Needed::Apply(Action::Check | Action::Adopt) => (Change::Adopt, false),
+            Needed::Apply(Action::Update) => (Change::Update, policy.restricts(Restriction::Update)),
+            Needed::Apply(Action::Create | Action::Delete | Action::Retain) => (Change::Create, false),
         };
         Predicted {
             change,
             restricted,
-            keeps: self.plan.chosen[index].filter(|_| !matches!(change, "replace" | "create")),
+            keeps: self.plan.chosen[index].filter(|_| !matches!(change, Change::Replace | Change::Create)),
             node: place,
             external_id,
-            spec: spec.ok().filter(|_| change != "unchanged"),
+            spec: spec.ok().filter(|_| change != Change::Unchanged),
             new,
-            changes: change != "unchanged" || (kind.is_whole() && needs_change),
+            changes: change != Change::Unchanged || (kind.is_whole() && needs_change),
         }
     }
 
@@ -227,14 +250,14 @@ impl Preview<'_> {
         let mut unchanged: Vec<usize> = Vec::new();
         for index in 0..tree.len() {
             match self.predicted(index) {
-                Some(predicted) if predicted.change != "unchanged" => {
+                Some(predicted) if predicted.change != Change::Unchanged => {
                     count(&mut view, predicted.change);
                     if changed.len() < LISTED_MAX {
                         changed.push(self.changed(index, predicted, old, &mut budget));
                     }
                 }
                 _ => {
-                    count(&mut view, "unchanged");
+                    count(&mut view, Change::Unchanged);
                     if unchanged.len() < UNCHANGED_MAX {
                         unchanged.push(index);
                     }
@@ -245,7 +268,7 @@ impl Preview<'_> {
             let row = &self.view.graph.rows[*slot];
             // A row that was never applied has nothing to remove.
             if row.is_applied() {
-                count(&mut view, "delete");
+                count(&mut view, Change::Delete);
                 if changed.len() < LISTED_MAX {
                     changed.push(self.dropped(row, old, &mut budget));
                 }
@@ -292,7 +315,7 @@ impl Preview<'_> {
             name: tree.name(index).to_owned(),
             kind: tree.type_name(index).map_or(tree.kind(index).name(), |name| name).into(),
             node: predicted.node.as_ref().map(ToString::to_string).unwrap_or_default(),
-            change: predicted.change.into(),
+            change: predicted.change.as_str().into(),
             restricted: predicted.restricted,
             deletion_policy: deletion_policy(tree.retains(index)),
             properties: self.differences(row, new, old, budget),
@@ -304,7 +327,7 @@ impl Preview<'_> {
             name: row.name.to_string(),
             kind: row.type_name().into(),
             node: row.node.map(|key| self.view.graph.nodes[key].name.to_string()).unwrap_or_default(),
-            change: "delete".into(),
+            change: Change::Delete.as_str().into(),
             restricted: false,
             deletion_policy: deletion_policy(row.retain),
             properties: self.differences(Some(row), Map::new(), old, budget),
@@ -318,7 +341,7 @@ impl Preview<'_> {
             name: tree.name(index).to_owned(),
             kind: tree.type_name(index).map_or(tree.kind(index).name(), |name| name).into(),
             node: node.map(|key| self.view.graph.nodes[key].name.to_string()).unwrap_or_default(),
-            change: "unchanged".into(),
+            change: Change::Unchanged.as_str().into(),
             deletion_policy: deletion_policy(tree.retains(index)),
             ..PreviewRow::default()
         }
@@ -406,7 +429,7 @@ impl References for Preview<'_> {
 
     fn attribute(&self, index: u32, name: &str) -> Option<Value> {
         match self.done.get(&index) {
-            Some(predicted) if predicted.change != "unchanged" => {
+            Some(predicted) if predicted.change != Change::Unchanged => {
                 let follows = predicted.spec.as_ref().and_then(|spec| spec.attribute(name));
                 Some(follows.unwrap_or_else(|| Value::from(UNKNOWN)))
             }
@@ -435,8 +458,8 @@ fn deletion_policy(retain: bool) -> String {
     if retain { "retain" } else { "delete" }.into()
 }
 
-fn count(view: &mut PreviewView, change: &str) {
-    *view.counts.entry(change.into()).or_default() += 1;
+fn count(view: &mut PreviewView, change: Change) {
+    *view.counts.entry(change.as_str().into()).or_default() += 1;
 }
 
 /// Maps are compared key by key, lists of one length item by item.

@@ -113,6 +113,8 @@ pub struct StackRecord {
     pub traversal: u64,
     /// Timeout of an operation in seconds.
     pub timeout_s: u64,
+    /// How long the operation has run. `None`: none is in progress.
+    pub ran: Option<Duration>,
     /// Roll back if the operation fails.
     pub rollback: bool,
     /// Clean up before new resources are made.

@@ -81,7 +81,9 @@ impl Jobs {
         let is_new = old.is_none() && kept.is_none();
         let mut rollout = match (old, kept) {
             (Some(old), _) => old.clone(),
-            (None, Some((record, members))) => Rollout::load(policy, record.clone(), members),
+            (None, Some((record, members))) => {
+                Rollout::load(policy, record.clone(), members, self.graph.ctx.now)
+            }
             (None, None) => Rollout::new(policy, stack.traversal),
         };
         if returns {
@@ -241,7 +243,7 @@ impl Jobs {
     pub(crate) fn keep_rollouts(&mut self, id: u64) {
         let mut rollouts = std::mem::take(&mut self.rollouts);
         let row = |path: &str| self.row_named(id, path).map(|slot| self.graph.rows[slot].id);
-        let changes = rollouts.save(id, &row);
+        let changes = rollouts.save(id, &row, self.graph.ctx.now);
         self.rollouts = rollouts;
         changes.into_iter().for_each(|change| self.graph.ctx.change(Change::Rollout(change)));
     }

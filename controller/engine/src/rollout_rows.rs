@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use muster_shared::StackName;
 
+use crate::elapsed::Elapsed;
 use crate::jobs::Jobs;
 use crate::record::Status;
 use crate::rollout::record::Course;
@@ -171,7 +172,8 @@ impl Jobs {
         let now = self.graph.ctx.now;
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let Some(walk) = stack.walk.as_mut().filter(|_| stack.timed_out) else { return };
-        let due = now + Duration::from_secs(stack.timeout_s);
+        stack.runs = Elapsed::from(now);
+        let due = stack.runs.reaches(Duration::from_secs(stack.timeout_s));
         walk.reopen(due);
         stack.timed_out = false;
         (stack.status, stack.reason) = (Status::InProgress, String::new());

@@ -85,7 +85,7 @@ impl Jobs {
         self.graph.not_failed(slot); // the outcome may come late
         if self.graph.rows[slot].cause() == Cause::Correction {
             self.correction_ended(slot);
-            self.was_put_right(slot);
+            self.was_corrected(slot);
         }
         self.graph.rows[slot].forget_cause();
         self.graph.mended(slot);

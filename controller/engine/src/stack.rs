@@ -4,12 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use indexmap::IndexSet;
 use muster_api::user::NodeLabel;
-use muster_shared::{Generation, StackName};
+use muster_shared::{Generation, MonoTime, StackName};
 use muster_template::Policies;
 
+use crate::elapsed::Elapsed;
 use crate::entering::Entering;
 use crate::follow::{MembershipUpdates, NodeSet};
 use crate::hidden::Hidden;
@@ -18,6 +20,9 @@ use crate::record::{StackAction, StackRecord, Status};
 use crate::row::Slot;
 use crate::view::{FailureView, OutputView, ProgressView};
 use crate::walk::Walk;
+
+/// The least time of an operation that a start takes up: agents connect again, and some boot.
+const AGENTS_RETURN: Duration = Duration::from_secs(120);
 
 /// A named set of resources.
 pub(crate) struct Stack {
@@ -29,6 +34,8 @@ pub(crate) struct Stack {
     pub revision: u32,
     pub traversal: u64,
     pub timeout_s: u64,
+    /// Since when the operation runs.
+    pub runs: Elapsed,
     pub rollback: bool,
     pub delete_first: bool,
     /// The operation gives every resource a job.
@@ -82,7 +89,7 @@ pub(crate) struct Stack {
     /// When the stack adds and drops members.
     pub membership: MembershipUpdates,
     /// Corrections that succeeded in the present turn of the engine, by path, each with its generation.
-    pub put_right: BTreeMap<Arc<str>, Generation>,
+    pub corrected: BTreeMap<Arc<str>, Generation>,
     /// All nodes of the stack have this label: see [`Graph::in_scope`](crate::graph::Graph::in_scope).
     pub scope: Option<NodeLabel>,
     /// The number of the last change to this stack.
@@ -119,6 +126,7 @@ impl Stack {
             revision: 0,
             traversal: 0,
             timeout_s: 0,
+            runs: Elapsed::default(),
             rollback: false,
             delete_first: false,
             converge: false,
@@ -149,7 +157,7 @@ impl Stack {
             entering: None,
             sets: Vec::new(),
             membership: MembershipUpdates::default(),
-            put_right: BTreeMap::new(),
+            corrected: BTreeMap::new(),
             scope: None,
             seq: 0,
         }
@@ -165,11 +173,17 @@ impl Stack {
         self.status == Status::Failed && self.timed_out
     }
 
+    /// When the operation has had its time. After a restart of the controller, agents get a while to come back.
+    pub fn time_is_over(&self, now: MonoTime) -> MonoTime {
+        let timeout = Duration::from_secs(self.timeout_s);
+        self.runs.reaches(timeout).max(now + timeout.min(AGENTS_RETURN))
+    }
+
     pub fn is_being_deleted(&self) -> bool {
         self.action == StackAction::Delete && self.status == Status::InProgress
     }
 
-    pub fn record(&self) -> StackRecord {
+    pub fn record(&self, now: MonoTime) -> StackRecord {
         StackRecord {
             id: self.id,
             name: self.name.clone(),
@@ -179,6 +193,7 @@ impl Stack {
             revision: self.revision,
             traversal: self.traversal,
             timeout_s: self.timeout_s,
+            ran: (self.status == Status::InProgress).then(|| self.runs.so_far(now)),
             rollback: self.rollback,
             delete_first: self.delete_first,
             converge: self.converge,

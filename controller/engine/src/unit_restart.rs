@@ -22,14 +22,15 @@ impl Jobs {
     /// Marks units that name corrected resources, and queues their restart for when it may run.
     pub(crate) fn mark_units(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
-        let right = std::mem::take(&mut stack.put_right);
+        let corrected = std::mem::take(&mut stack.corrected);
         let units: Vec<Slot> =
             stack.forward.iter().copied().filter(|slot| self.graph.rows[*slot].kind == Kind::Unit).collect();
         for slot in units {
             let mut causes = BTreeSet::new();
             if let Some(Notes::Unit(notes)) = self.graph.rows[slot].notes_mut() {
                 for trigger in [&mut notes.restart, &mut notes.reload] {
-                    let found = trigger.names.iter().filter_map(|name| right.get_key_value(name.as_str()));
+                    let found =
+                        trigger.names.iter().filter_map(|name| corrected.get_key_value(name.as_str()));
                     let found: Vec<(&Arc<str>, &Generation)> = found.collect();
                     if let Some((_, newest)) = found.iter().max_by_key(|(_, generation)| **generation) {
                         trigger.mark = Some(**newest);
@@ -43,7 +44,7 @@ impl Jobs {
             self.graph.row_changed(slot, true);
             self.note_owed(slot);
             let named: Vec<String> = causes.into_iter().take(NAMED).collect();
-            self.graph.tell_of(slot, format!("put right: {}", named.join(", ")));
+            self.graph.tell_of(slot, format!("corrected: {}", named.join(", ")));
         }
     }
 

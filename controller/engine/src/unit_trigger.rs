@@ -161,14 +161,14 @@ impl Jobs {
 
     /// A correction has succeeded. Units that name the resource learn of it with all corrections of
     /// this turn.
-    pub(crate) fn was_put_right(&mut self, slot: Slot) {
+    pub(crate) fn was_corrected(&mut self, slot: Slot) {
         let row = &self.graph.rows[slot];
         let (name, generation) = (Arc::clone(&row.name), row.generation);
         let Some(stack) = self.graph.stacks.get_mut(&row.stack) else { return };
-        if stack.put_right.is_empty() {
+        if stack.corrected.is_empty() {
             self.graph.ctx.agenda.push_back(Todo::Restart(stack.id));
         }
-        stack.put_right.insert(name, generation);
+        stack.corrected.insert(name, generation);
     }
 
     /// Remembers that a unit needs a restart.

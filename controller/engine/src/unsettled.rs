@@ -92,7 +92,7 @@ impl Jobs {
     }
 
     /// Drops the count and the timer of a row's breaker.
-    pub(crate) fn fight_is_over(&mut self, slot: Slot, breaker: Option<Breaker>) {
+    pub(crate) fn drop_breaker(&mut self, slot: Slot, breaker: Option<Breaker>) {
         self.unsettled.set_counted(slot, false);
         if let Some(due) = breaker.and_then(|breaker| breaker.due) {
             self.graph.ctx.timers.clear(due, TimerKey::Correct(slot));
@@ -112,13 +112,13 @@ impl Jobs {
         let of_stack = |slot: &&Slot| self.graph.rows.get(**slot).is_none_or(|row| row.stack == stack);
         for slot in self.unsettled.counted().iter().filter(of_stack).copied().collect::<Vec<_>>() {
             let breaker = self.graph.rows.get_mut(slot).and_then(Row::forget_breaker);
-            self.fight_is_over(slot, breaker);
+            self.drop_breaker(slot, breaker);
             if breaker.is_none() {
                 continue;
             }
             let row = &mut self.graph.rows[slot];
             if row.cause() == Cause::Correction && row.task().is_some() {
-                self.was_put_right(slot); // the operation takes this job over
+                self.was_corrected(slot); // the operation takes this job over
             }
             self.graph.rows[slot].take_over_correction();
             self.graph.row_changed(slot, false);

@@ -220,12 +220,9 @@ impl Traversals {
                 Action::Update
             });
         }
-        if needed == Needed::Apply(Action::Create)
-            && kind.is_adoptable()
-            && self.jobs.graph.rows[slot].may_be_of_others()
-            && self.jobs.graph.stacks[&self.jobs.graph.rows[slot].stack].adopt
-        {
-            needed = Needed::Apply(Action::Adopt);
+        let row = &self.jobs.graph.rows[slot];
+        if self.jobs.graph.stacks[&row.stack].adopt {
+            needed = needed.adopting(kind, Some(row));
         }
         if packed.is_flows() {
             let stack = &self.jobs.graph.stacks[&self.jobs.graph.rows[slot].stack];

@@ -319,7 +319,7 @@ fn a_batch_is_said_again_on_another_connection_and_when_nothing_is_heard_of_it()
 }
 
 #[test]
-fn what_a_held_table_lacks_is_told_and_not_put_right() {
+fn what_a_held_table_lacks_is_told_and_not_corrected() {
     let mut bed = Bed::new();
     bed.greets();
     bed.applies(1).unwrap();
@@ -337,7 +337,7 @@ fn what_a_held_table_lacks_is_told_and_not_put_right() {
     bed.site.is_held = false;
     bed.flows.compare_anew(&node());
     bed.decides(0, None);
-    assert_ne!(bed.sent(), batch, "it is put right once nobody holds it");
+    assert_ne!(bed.sent(), batch, "it is corrected once nobody holds it");
 }
 
 #[test]
@@ -472,7 +472,7 @@ impl CutOffByOne {
 }
 
 #[test]
-fn what_cuts_its_server_off_when_it_is_put_right_is_tried_ever_less_often() {
+fn what_cuts_its_server_off_when_it_is_corrected_is_tried_ever_less_often() {
     let mut bed = Bed::new();
     bed.greets();
     for priority in [1, 2] {

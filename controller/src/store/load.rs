@@ -41,7 +41,7 @@ pub(super) fn load(store: &mut Database) -> Result<Snapshot, StoreError> {
          FROM stacks ORDER BY id",
         values![],
         |row| {
-            match stack(row, &key) {
+            match stack(row, &key, now) {
                 Ok(stack) => stacks.push(stack),
                 Err(error) => damaged.stack(row, &error),
             }
@@ -87,7 +87,7 @@ pub(super) fn load(store: &mut Database) -> Result<Snapshot, StoreError> {
     };
     snapshot.highest = (schema::highest_row(db)?, highest("highest_stack")?, highest("highest_traversal")?);
     snapshot.restored = super::restored::load(store.db())?;
-    snapshot.rollouts = super::rollout::load(store.db())?;
+    snapshot.rollouts = super::rollout::load(store.db(), now)?;
     snapshot.policies = policies(store.db(), &key)?;
     snapshot.intents = super::intent::load(store.db(), &key)?;
     snapshot.flows = super::flow::load(store.db(), &key)?;
@@ -154,7 +154,7 @@ fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, column: &str) -> Result<T
     serde_json::from_str(&text).map_err(|e| Damage::of_column(column, e))
 }
 
-fn stack(row: &Row<'_>, key: &DataKey) -> Result<StackRecord, Damage> {
+fn stack(row: &Row<'_>, key: &DataKey, now: i64) -> Result<StackRecord, Damage> {
     let place = [row.get("id")?];
     let sealed = |column: Column| open_text(key, column, &place, row.value(column.name)?);
     Ok(StackRecord {
@@ -166,6 +166,7 @@ fn stack(row: &Row<'_>, key: &DataKey) -> Result<StackRecord, Damage> {
         revision: row.get("revision")?,
         traversal: row.get("traversal")?,
         timeout_s: row.get("timeout_s")?,
+        ran: row.get::<Option<i64>>("runs_since")?.map(|began| since(now, began)),
         rollback: row.get("rollback")?,
         delete_first: row.get("delete_first")?,
         converge: row.get("converge")?,

@@ -5,27 +5,37 @@
 use std::collections::BTreeMap;
 
 use super::StoreError;
-use super::database::int;
-use super::load::parsed;
+use super::database::{began, int};
+use super::load::{parsed, since};
 use super::sql::{Damage, Db, Row, upsert, values};
 use muster_engine::record::{
     Counts, Course, MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutSnapshot,
 };
 
-pub(super) fn apply(db: &Db, change: &RolloutChange) -> Result<(), StoreError> {
+/// Writes a change. `steady` is the time of the [`SteadyClock`](super::steady::SteadyClock).
+pub(super) fn apply(db: &Db, change: &RolloutChange, steady: i64) -> Result<(), StoreError> {
     match change {
         RolloutChange::Kept { row, record, members, anew } => {
             if *anew {
                 db.execute("DELETE FROM rollout_members WHERE row_id = ?1", values![int(*row)])?;
             }
-            let RolloutRecord { traversal, course, canary, well, returns } = record;
+            let RolloutRecord { traversal, course, canary, well, returns, rested } = record;
             db.execute(
                 upsert!(
                     "rollouts",
                     ["row_id"],
-                    ["traversal", "state", "reason", "canary", "well", "returns"]
+                    ["traversal", "state", "reason", "canary", "well", "returns", "rests_since"]
                 ),
-                values![int(*row), int(*traversal), course.as_str(), course.reason(), canary, well, returns],
+                values![
+                    int(*row),
+                    int(*traversal),
+                    course.as_str(),
+                    course.reason(),
+                    canary,
+                    well,
+                    returns,
+                    rested.map(|rested| began(steady, rested)),
+                ],
             )?;
             let mut put = db.prepare(upsert!(
                 "rollout_members",
@@ -60,10 +70,10 @@ pub(super) fn apply(db: &Db, change: &RolloutChange) -> Result<(), StoreError> {
 }
 
 /// A record that cannot be read is left out: its rollout begins again.
-pub(super) fn load(db: &Db) -> Result<RolloutSnapshot, StoreError> {
+pub(super) fn load(db: &Db, now: i64) -> Result<RolloutSnapshot, StoreError> {
     let mut snapshot = RolloutSnapshot::default();
     each(db, "SELECT * FROM rollouts", |row| {
-        let (id, record) = rollout(row)?;
+        let (id, record) = rollout(row, now)?;
         snapshot.rollouts.insert(id, (record, BTreeMap::new()));
         Ok(())
     })?;
@@ -101,7 +111,7 @@ fn each(
     })
 }
 
-fn rollout(row: &Row<'_>) -> Result<(u64, RolloutRecord), Damage> {
+fn rollout(row: &Row<'_>, now: i64) -> Result<(u64, RolloutRecord), Damage> {
     let (state, reason): (String, String) = (row.get("state")?, row.get("reason")?);
     let course = Course::read(&state, reason);
     let record = RolloutRecord {
@@ -110,17 +120,31 @@ fn rollout(row: &Row<'_>) -> Result<(u64, RolloutRecord), Damage> {
         canary: row.get("canary")?,
         well: row.get("well")?,
         returns: row.get("returns")?,
+        rested: row.get::<Option<i64>>("rests_since")?.map(|began| since(now, began)),
     };
     Ok((row.get("row_id")?, record))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use muster_engine::record::Change;
 
     use super::super::Store as _;
     use super::super::testing::each;
     use super::*;
+
+    const RESTED: Duration = Duration::from_secs(90);
+
+    /// Without the seconds that passed since it was written.
+    fn as_written(mut snapshot: RolloutSnapshot) -> RolloutSnapshot {
+        for rested in snapshot.rollouts.values_mut().filter_map(|(record, _)| record.rested.as_mut()) {
+            assert!((RESTED..RESTED * 2).contains(rested), "{rested:?}");
+            *rested = RESTED;
+        }
+        snapshot
+    }
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -128,7 +152,9 @@ mod tests {
             let member =
                 |begun, leaving, counts, in_batch| Some(MemberRecord { begun, leaving, counts, in_batch });
             let kept = |row, course, members: &[(&str, Option<MemberRecord>)], anew| {
-                let record = RolloutRecord { traversal: 7, course, canary: true, well: false, returns: true };
+                let (canary, well, returns) = (true, false, true);
+                let rested = (row == 1).then_some(RESTED);
+                let record = RolloutRecord { traversal: 7, course, canary, well, returns, rested };
                 let members = members.iter().map(|(name, member)| ((*name).into(), *member)).collect();
                 RolloutChange::Kept { row, record, members, anew }
             };
@@ -151,12 +177,13 @@ mod tests {
             changes.iter().for_each(|change| wanted.apply(change.clone()));
             let mut store = place.open();
             store.commit(&mut changes.into_iter().map(Change::Rollout), &[]).unwrap();
-            assert_eq!(load(store.db()).unwrap(), wanted);
+            let now = store.steady.now();
+            assert_eq!(as_written(load(store.db(), now).unwrap()), wanted);
             assert_eq!((wanted.rollouts.len(), wanted.proven.len()), (2, 1));
             // A damaged record costs only itself.
             place.run("UPDATE rollouts SET state = 'x' WHERE row_id = 2");
             wanted.rollouts.remove(&2);
-            assert_eq!(store.load().unwrap().rollouts, wanted);
+            assert_eq!(as_written(store.load().unwrap().rollouts), wanted);
         });
     }
 }

@@ -34,7 +34,8 @@ CREATE TABLE stacks (
     timed_out      BIGINT NOT NULL,  -- 1: the operation had its time
     entering       BIGINT NOT NULL,  -- 1: a start begins the operation again, because not all of its rows are here
     scope          TEXT,             -- k=v: all nodes of the stack have this label; NULL: any node
-    adopt          BIGINT NOT NULL   -- 1: what the operation would create is taken over as it is
+    adopt          BIGINT NOT NULL,  -- 1: what the operation would create is taken over as it is
+    runs_since     BIGINT            -- seconds since 1970; null: no operation is in progress
 );
 
 CREATE TABLE revisions (
@@ -95,13 +96,14 @@ CREATE TABLE resources (
 
 -- A rollout stands with the row that stands for its set.
 CREATE TABLE rollouts (
-    row_id    BIGINT PRIMARY KEY,
-    traversal BIGINT NOT NULL,  -- the rollout means nothing to another one
-    state     TEXT NOT NULL,    -- going, paused, timed_out, aborted
-    reason    TEXT NOT NULL,    -- why it was aborted
-    canary    BIGINT NOT NULL,  -- the present batch is the canary's
-    well      BIGINT NOT NULL,  -- some member has ended well
-    returns   BIGINT NOT NULL   -- it leads back to what was COMPLETE
+    row_id      BIGINT PRIMARY KEY,
+    traversal   BIGINT NOT NULL,  -- the rollout means nothing to another one
+    state       TEXT NOT NULL,    -- going, paused, timed_out, aborted
+    reason      TEXT NOT NULL,    -- why it was aborted
+    canary      BIGINT NOT NULL,  -- the present batch is the canary's
+    well        BIGINT NOT NULL,  -- some member has ended well
+    returns     BIGINT NOT NULL,  -- it leads back to what was COMPLETE
+    rests_since BIGINT          -- seconds since 1970: when its batch ended; null: it has not
 );
 
 -- Members that have nothing to do, or wait to begin, are not in it.

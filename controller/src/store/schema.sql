@@ -31,7 +31,8 @@ CREATE TABLE stacks (
     timed_out      INTEGER NOT NULL,  -- 1: the operation had its time
     entering       INTEGER NOT NULL,  -- 1: a start begins the operation again, because not all of its rows are here
     scope          TEXT,              -- k=v: all nodes of the stack have this label; NULL: any node
-    adopt          INTEGER NOT NULL   -- 1: what the operation would create is taken over as it is
+    adopt          INTEGER NOT NULL,  -- 1: what the operation would create is taken over as it is
+    runs_since     INTEGER            -- seconds since 1970; null: no operation is in progress
 );
 
 CREATE TABLE revisions (
@@ -92,13 +93,14 @@ CREATE TABLE resources (
 
 -- A rollout stands with the row that stands for its set.
 CREATE TABLE rollouts (
-    row_id    INTEGER PRIMARY KEY,
-    traversal INTEGER NOT NULL,     -- the rollout means nothing to another one
-    state     TEXT NOT NULL,        -- going, paused, timed_out, aborted
-    reason    TEXT NOT NULL,        -- why it was aborted
-    canary    INTEGER NOT NULL,     -- the present batch is the canary's
-    well      INTEGER NOT NULL,     -- some member has ended well
-    returns   INTEGER NOT NULL      -- it leads back to what was COMPLETE
+    row_id      INTEGER PRIMARY KEY,
+    traversal   INTEGER NOT NULL,     -- the rollout means nothing to another one
+    state       TEXT NOT NULL,        -- going, paused, timed_out, aborted
+    reason      TEXT NOT NULL,        -- why it was aborted
+    canary      INTEGER NOT NULL,     -- the present batch is the canary's
+    well        INTEGER NOT NULL,     -- some member has ended well
+    returns     INTEGER NOT NULL,     -- it leads back to what was COMPLETE
+    rests_since INTEGER             -- seconds since 1970: when its batch ended; null: it has not
 );
 
 -- Members that have nothing to do, or wait to begin, are not in it.

@@ -38,7 +38,7 @@ pub(super) fn apply(
     bounds: &Bounds,
 ) -> Result<(), StoreError> {
     match change {
-        Change::Stack(stack) => put_stack(db, key, stack, now)?,
+        Change::Stack(stack) => put_stack(db, key, stack, (now, steady))?,
         Change::StackRemoved { id, traversal, .. } => {
             bury(db, *id)?;
             // A stack that came and went in one turn was never put.
@@ -130,7 +130,7 @@ pub(super) fn apply(
         Change::Counters(counters) => {
             meta::raise(db, "epoch", counters.epoch.0.into())?;
         }
-        Change::Rollout(change) => super::rollout::apply(db, change)?,
+        Change::Rollout(change) => super::rollout::apply(db, change, steady)?,
         Change::Restored(record) => super::restored::put(db, record.as_deref())?,
         Change::Audit(record) => super::audit::put(db, record, now, bounds)?,
     }
@@ -160,16 +160,21 @@ fn put_revision(db: &Db, key: &DataKey, revision: &RevisionRecord, now: &str) ->
     Ok(())
 }
 
-fn put_stack(db: &Db, key: &DataKey, stack: &StackRecord, now: &str) -> Result<(), StoreError> {
+fn put_stack(
+    db: &Db,
+    key: &DataKey,
+    stack: &StackRecord,
+    (now, steady): (&str, i64),
+) -> Result<(), StoreError> {
     let row = [int(stack.id)];
     let (outputs, hidden_digests) = (json(&stack.outputs), json(&stack.hidden_digests));
     db.prepare(
         "INSERT INTO stacks VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?14, ?15, ?16, ?17, ?18, ?19,
-             ?20, ?21, ?22, ?23)
+             ?20, ?21, ?22, ?23, ?24)
          ON CONFLICT (id) DO UPDATE SET action = ?3, status = ?4, status_reason = ?5, revision = ?6, traversal = ?7,
              timeout_s = ?8, rollback = ?9, complete = ?10, outputs = ?11, parameters = ?12, events = ?13,
              updated_at = ?14, delete_first = ?15, cancelled = ?16, failures = ?17, hidden_digests = ?18,
-             converge = ?19, timed_out = ?20, entering = ?21, adopt = ?23",
+             converge = ?19, timed_out = ?20, entering = ?21, adopt = ?23, runs_since = ?24",
     )?
     .execute(values![
         row[0],
@@ -195,6 +200,7 @@ fn put_stack(db: &Db, key: &DataKey, stack: &StackRecord, now: &str) -> Result<(
         stack.entering,
         stack.scope.as_ref().map(ToString::to_string),
         stack.adopt,
+        stack.ran.map(|ran| began(steady, ran)),
     ])?;
     for (key, value) in [("highest_stack", stack.id), ("highest_traversal", stack.traversal)] {
         meta::raise(db, key, int(value))?;

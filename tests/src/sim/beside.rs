@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use muster_controller::store::{Database, Store as _, StoreError};
 use muster_engine::Snapshot;
-use muster_engine::record::{Change, ResourceRecord};
+use muster_engine::record::{Change, ResourceRecord, RolloutRecord, StackRecord};
 use tempfile::TempDir;
 
 use inject::{Injector, Wrong};
@@ -148,7 +148,8 @@ fn told(snapshot: &Snapshot) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
     let mut tell = |of: String, what: &dyn Debug| drop(told.insert(of, format!("{what:?}")));
     for (stack, source) in &snapshot.stacks {
-        tell(format!("stack {}", stack.name), &(stack, source.is_some()));
+        let stack = StackRecord { ran: stack.ran.map(|_| Duration::ZERO), ..stack.clone() };
+        tell(format!("stack {}", stack.name), &(&stack, source.is_some()));
     }
     snapshot.resources.iter().for_each(|row| tell(format!("row {}", row.id), &timeless(row)));
     snapshot.nodes.iter().for_each(|node| tell(format!("node {}", node.name), node));
@@ -164,11 +165,10 @@ fn told(snapshot: &Snapshot) -> BTreeMap<String, String> {
     flows.entries.iter().for_each(|(id, entry)| tell(format!("flow entry {id:?}"), entry));
     flows.operations.iter().for_each(|(id, operation)| tell(format!("flow operation {id}"), operation));
     flows.parts.iter().for_each(|(id, part)| tell(format!("part of a flow operation {id:?}"), part));
-    snapshot
-        .rollouts
-        .rollouts
-        .iter()
-        .for_each(|(row, rollout)| tell(format!("rollout of row {row}"), rollout));
+    for (row, (record, members)) in &snapshot.rollouts.rollouts {
+        let record = RolloutRecord { rested: record.rested.map(|_| Duration::ZERO), ..record.clone() };
+        tell(format!("rollout of row {row}"), &(record, members));
+    }
     snapshot
         .rollouts
         .proven

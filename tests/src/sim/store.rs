@@ -174,6 +174,7 @@ impl Store for SimStore {
                 stack.events = stack.events.max(last);
             }
             snapshot.resources.iter_mut().for_each(|row| tables.load(row, now));
+            tables.age(&mut snapshot, now);
             snapshot
         })?;
         let shared = &mut *self.shared.borrow_mut();

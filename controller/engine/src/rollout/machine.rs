@@ -20,6 +20,8 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_template::Away;
 
+use crate::elapsed::Elapsed;
+
 use super::member::{Event, Member, Rules, Standing, State};
 use super::members::{List, Members};
 use super::policy::Policy;
@@ -40,7 +42,7 @@ pub(crate) struct Rollout {
     record: RolloutRecord,
     members: Members,
     /// When the last member of the present batch ended, or was found well again.
-    batch_ended: Option<MonoTime>,
+    batch_ended: Option<Elapsed>,
     unsaved: Unsaved,
 }
 
@@ -80,20 +82,26 @@ impl Rollout {
     pub fn new(policy: Policy, traversal: u64) -> Self {
         let record = RolloutRecord { traversal, canary: policy.canary > 0, ..RolloutRecord::default() };
         let unsaved = Unsaved { anew: true, ..Unsaved::default() };
-        Self { unsaved, ..Self::load(policy, record, &BTreeMap::new()) }
+        Self { unsaved, ..Self::load(policy, record, &BTreeMap::new(), MonoTime::default()) }
     }
 
-    /// A rollout from the store. A pause between batches starts over.
-    pub fn load(policy: Policy, record: RolloutRecord, loaded: &BTreeMap<Arc<str>, MemberRecord>) -> Self {
+    /// A rollout from the store. A pause between batches goes on.
+    pub fn load(
+        policy: Policy,
+        mut record: RolloutRecord,
+        loaded: &BTreeMap<Arc<str>, MemberRecord>,
+        now: MonoTime,
+    ) -> Self {
         let mut members = Members::default();
         for (name, member) in loaded {
             members.set(name, Member::load(*member));
         }
-        Self { policy, record, members, batch_ended: None, unsaved: Unsaved::default() }
+        let batch_ended = record.rested.take().map(|rested| Elapsed::load(rested, now));
+        Self { policy, record, members, batch_ended, unsaved: Unsaved::default() }
     }
 
     /// The change to persist, if there is one. `row` stands for the set.
-    pub fn save(&mut self, row: u64) -> Option<RolloutChange> {
+    pub fn save(&mut self, row: u64, now: MonoTime) -> Option<RolloutChange> {
         let Unsaved { anew, itself, members } = std::mem::take(&mut self.unsaved);
         if !itself && members.is_empty() {
             self.unsaved.anew = anew;
@@ -103,7 +111,17 @@ impl Rollout {
             let member = self.members.get(&name).record();
             (name, member)
         });
-        Some(RolloutChange::Kept { row, record: self.record.clone(), members: members.collect(), anew })
+        let rested = self.batch_ended.map(|ended| ended.so_far(now));
+        let record = RolloutRecord { rested, ..self.record.clone() };
+        Some(RolloutChange::Kept { row, record, members: members.collect(), anew })
+    }
+
+    /// What the store has of the rollout, in one text.
+    #[cfg(test)]
+    pub fn stored(&self, now: MonoTime) -> String {
+        let members = self.members.all().filter_map(|(name, member)| Some((name, member.record()?)));
+        let rested = self.batch_ended.map(|ended| ended.so_far(now));
+        format!("{:?} {rested:?} {:?}", self.record, members.collect::<Vec<_>>())
     }
 
     /// Marks the rollout to be saved, even if nothing has changed.
@@ -155,7 +173,10 @@ impl Rollout {
         }
         self.record.canary = !has_members && self.policy.canary > 0;
         let unsaved = Unsaved { anew: true, itself: self.is_stopped(), ..Unsaved::default() };
-        *self = Self { unsaved, ..Self::load(self.policy, self.record.clone(), &BTreeMap::new()) };
+        *self = Self {
+            unsaved,
+            ..Self::load(self.policy, self.record.clone(), &BTreeMap::new(), MonoTime::default())
+        };
     }
 
     pub fn policy(&self) -> &Policy {
@@ -265,7 +286,7 @@ impl Rollout {
         // With `Away::Fail` a member whose node is away does not wait: it is missed.
         let counts = self.policy.away == Away::Fail && self.members.has(List::Absent);
         let waits = counts || self.members.has(List::Held);
-        let pause = self.batch_ended.filter(|_| waits).map(|ended| ended + self.policy.pause);
+        let pause = self.batch_ended.filter(|_| waits).map(|ended| ended.reaches(self.policy.pause));
         let away = self.members.absent().filter(|_| counts).map(|(_, since)| since + AWAY_AFTER);
         let awaited = self.members.first_awaited().map(|(since, _)| since + GONE_AFTER);
         let gone = awaited.filter(|_| self.may_pass_over() && (waits || self.policy.away == Away::Fail));
@@ -372,10 +393,11 @@ impl Rollout {
 
     fn go_on(&mut self, now: MonoTime, health: &dyn Fn(&str) -> Health, look: &mut Look) {
         if self.members.has(List::Open) || self.members.has(List::Leaving) {
-            self.batch_ended = None;
+            self.batch_goes_on();
             return self.fill(now, look);
         }
-        let is_over = |ended: MonoTime| ended + self.policy.pause <= now;
+        let pause = self.policy.pause;
+        let is_over = move |ended: Elapsed| ended.reaches(pause) <= now;
         if !self.members.has(List::Batch) {
             // All members of the batch may have left. The pause after that batch goes on.
             if self.record.canary || self.batch_ended.is_none_or(is_over) {
@@ -386,7 +408,7 @@ impl Rollout {
         let is_away = |name: &Arc<str>| health(name) == Health::Away;
         if self.record.canary && !self.policy.pause.is_zero() && self.members.names(List::Batch).any(is_away)
         {
-            self.batch_ended = None; // its time begins when it is back
+            self.batch_goes_on(); // its time begins when it is back
             return;
         }
         // Some members of the canary may have waited for other resources.
@@ -396,8 +418,8 @@ impl Rollout {
                 return;
             }
         }
-        let ended = *self.batch_ended.get_or_insert(now);
-        if ended + self.policy.pause > now {
+        self.batch_ends(now);
+        if !self.batch_ended.is_some_and(is_over) {
             return;
         }
         if !self.members.has(List::Held) && !self.members.has(List::Absent) {
@@ -408,6 +430,18 @@ impl Rollout {
         }
         self.next_batch();
         self.fill(now, look);
+    }
+
+    /// Notes when the batch ended. Its pause begins.
+    fn batch_ends(&mut self, now: MonoTime) {
+        if self.batch_ended.is_none() {
+            (self.batch_ended, self.unsaved.itself) = (Some(Elapsed::from(now)), true);
+        }
+    }
+
+    /// The batch has not ended after all, or another one has begun.
+    fn batch_goes_on(&mut self) {
+        self.unsaved.itself |= self.batch_ended.take().is_some();
     }
 
     /// Whether the rollout is stuck: no member may begin before one has ended well, and none is
@@ -446,7 +480,7 @@ impl Rollout {
         while self.members.count(List::Batch) < self.size() {
             let Some(name) = self.next(now, look) else { break };
             self.tell(&name, Event::Begins);
-            self.batch_ended = None;
+            self.batch_goes_on();
             look.begin.push(name);
         }
     }

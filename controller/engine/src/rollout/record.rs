@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The rollouts in the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,6 +47,8 @@ pub struct RolloutRecord {
     pub well: bool,
     /// In a rollback: whether the rollout leads back to a COMPLETE revision.
     pub returns: bool,
+    /// How long ago the present batch ended. `None`: it has not.
+    pub rested: Option<Duration>,
 }
 
 /// Whether members begin.

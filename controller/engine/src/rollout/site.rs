@@ -150,9 +150,14 @@ impl Rollouts {
     }
 
     /// The changes of a stack's rollouts to persist. `row` finds the row of a set by its path.
-    pub fn save(&mut self, stack: u64, row: &dyn Fn(&str) -> Option<u64>) -> Vec<RolloutChange> {
+    pub fn save(
+        &mut self,
+        stack: u64,
+        row: &dyn Fn(&str) -> Option<u64>,
+        now: MonoTime,
+    ) -> Vec<RolloutChange> {
         let of = self.by_stack.get_mut(&stack).into_iter().flat_map(|of| &mut of.by_set);
-        let changes = of.filter_map(|(set, rollout)| rollout.save(row(set)?));
+        let changes = of.filter_map(|(set, rollout)| rollout.save(row(set)?, now));
         let changes: Vec<RolloutChange> = changes.collect();
         changes.iter().for_each(|change| self.kept.apply(change.clone()));
         changes

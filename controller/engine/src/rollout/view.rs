@@ -38,18 +38,17 @@ impl Rollout {
     /// A view of the rollout without its name: `total` members, of which `done` are as the revision
     /// wants them.
     fn view(&self, total: usize, done: usize, now: MonoTime) -> RolloutView {
-        let state = self.course().as_str();
         let next_in = self.due(now).filter(|_| self.under_way() == 0).map(|due| due.since(now).as_secs());
         let stage = match () {
             () if done == total => "done",
-            () if state != "going" => "",
+            () if *self.course() != Course::Going => "",
             () if self.is_canary() => "canary",
             () if next_in.is_some() => "pause",
             () => "batch",
         };
         RolloutView {
             resource: String::new(),
-            state: state.to_owned(),
+            state: self.course().as_str().to_owned(),
             stage: stage.to_owned(),
             reason: self.course().reason().to_owned(),
             total: total as u64,

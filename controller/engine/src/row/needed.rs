@@ -22,6 +22,19 @@ pub(crate) enum Needed {
     Replace,
 }
 
+impl Needed {
+    /// The step in an operation that adopts. Only what no other job has touched is adopted: what a creation left half
+    /// done is the stack's own, and is made.
+    pub fn adopting(self, kind: Kind, row: Option<&Row>) -> Self {
+        let is_of_others = kind.is_adoptable() && !kind.is_virtual() && row.is_none_or(Row::may_be_of_others);
+        if self == Needed::Apply(Action::Create) && is_of_others {
+            Needed::Apply(Action::Adopt)
+        } else {
+            self
+        }
+    }
+}
+
 impl Row {
     /// Whether the thing exists as a whole. A thing that is gone or half gone cannot be kept.
     pub fn is_usable(&self) -> bool {
@@ -63,7 +76,7 @@ impl Row {
 
     /// Whether all that is there is of others: no job has gone to the agent but adoptions, which change nothing. What a
     /// creation left half done is the stack's own, and is not compared with the template but made.
-    pub fn may_be_of_others(&self) -> bool {
+    fn may_be_of_others(&self) -> bool {
         let (applied, action) = match self.task().map(|task| task.before) {
             Some(Before::Known) => (self.held != Held::Nothing, self.last.action),
             Some(Before::Unknown) | None => (self.is_applied(), self.action()),

@@ -142,7 +142,7 @@ impl Row {
     pub fn replace(&mut self, old: Replaced, type_name: Option<Arc<str>>, drift_policy: Option<DriftPolicy>) {
         let row = &mut self.0;
         (row.role, row.replaces, row.retain) = (Role::Forward, Some(old.id), old.retain);
-        self.set_rare(old.external_id, type_name, drift_policy);
+        self.set_details(old.external_id, type_name, drift_policy);
     }
 
     /// A row for the same resource with a thing that is not made yet.
@@ -154,12 +154,12 @@ impl Row {
         (row.replaces, row.retain) = (self.replaces, self.retain);
         row.requires = self.requires.clone();
         let details = self.details();
-        new.set_rare(details.external_id.clone(), details.type_name.clone(), details.drift_policy);
+        new.set_details(details.external_id.clone(), details.type_name.clone(), details.drift_policy);
         new
     }
 
     /// Allocates details only if there are any.
-    fn set_rare(
+    fn set_details(
         &mut self,
         external_id: Option<Box<str>>,
         type_name: Option<Arc<str>>,

@@ -4,6 +4,7 @@ use muster_shared::model::Action;
 use muster_shared::{MonoTime, NodeId};
 
 use crate::breaker::Breaker;
+use crate::elapsed::Elapsed;
 use crate::node::NodeKey;
 use crate::pause::Pause;
 use crate::record::{ProgressRecord, ResourceRecord, Status};
@@ -53,7 +54,7 @@ impl Row {
             causes: progress.causes,
             pause: progress.waited.map(|earlier| {
                 let of_batch = progress.status != Some(Status::InProgress);
-                Pause { earlier, since: now, due: None, of_batch }
+                Pause { began: Elapsed::load(earlier, now), due: None, of_batch }
             }),
             drift_event: None,
             drift_policy: record.drift_policy,

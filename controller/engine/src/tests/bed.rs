@@ -15,12 +15,13 @@ use crate::memory;
 use crate::record::Change;
 use crate::view::{ResourceView, StackView};
 use crate::{Answer, Config, Effect, Engine, Input, JoinAsk, Limits, NewToken, Options, Refusal, Request};
-use crate::{EnvironmentText, Hook, Source, SourceText};
+use crate::{EnvironmentText, Hook, Snapshot, Source, SourceText};
 
 /// The store, and texts of its events in their order.
 #[derive(Clone, Default)]
 pub struct Tables {
     kept: memory::Tables,
+    written: memory::Written,
     pub events: Vec<String>,
     /// Reasons of all events.
     pub reasons: Vec<String>,
@@ -30,8 +31,9 @@ pub struct Tables {
 }
 
 impl Tables {
-    fn apply(&mut self, change: Change) {
+    fn apply(&mut self, change: Change, now: MonoTime) {
         self.writes += 1;
+        self.written.note(&change, now);
         if let Change::Event(event) = &change {
             let name = event.resource.as_ref().map_or("stack", |(name, _)| name);
             self.events.push(format!("{name} {}_{}", event.action, event.status));
@@ -39,6 +41,13 @@ impl Tables {
             self.actors.push(event.actor.as_deref().map(str::to_owned));
         }
         self.kept.apply(change);
+    }
+
+    /// What an engine loads that starts now.
+    pub fn loaded_at(&self, now: MonoTime) -> Snapshot {
+        let mut snapshot = self.snapshot();
+        self.written.age(&mut snapshot, now);
+        snapshot
     }
 }
 
@@ -322,7 +331,8 @@ impl Bed {
         self.epoch += 1;
         self.dying = false;
         self.unread.clear();
-        self.engine = Engine::load(config(self.epoch, self.limits), self.tables.snapshot(), self.now);
+        self.engine =
+            Engine::load(config(self.epoch, self.limits), self.tables.loaded_at(self.now), self.now);
         for host in self.hosts.values_mut() {
             host.connection = None;
         }
@@ -437,7 +447,7 @@ impl Bed {
         loop {
             while let Some(effect) = self.engine.poll_effect() {
                 match effect {
-                    Effect::Persist(change) => self.tables.apply(change),
+                    Effect::Persist(change) => self.tables.apply(change, self.now),
                     Effect::Send { node, connection, message } => {
                         let host = self.hosts.get_mut(&node).unwrap();
                         if host.connection == Some(connection) && !self.dying {

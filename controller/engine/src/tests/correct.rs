@@ -137,7 +137,7 @@ fn what_is_to_be_made_anew_for_a_removed_node_has_its_policy() {
 }
 
 #[test]
-fn what_drifts_during_an_operation_is_put_right_when_that_is_cancelled() {
+fn what_drifts_during_an_operation_is_corrected_when_that_is_cancelled() {
     let mut bed = made(&[("a", "correct")]);
     let text = "heat_template_version: 2018-08-31\nresources:\n  b: {type: Muster::Dummy, properties: {node: nobody}}\n  \
                 a: {type: Muster::Dummy, drift_policy: correct, properties: {node: node-0, values: {x: '1'}}}\n";
@@ -309,7 +309,7 @@ fn an_operation_goes_first() {
     drifts(&mut bed, "a");
     bed.update(policies(&[("a", "correct 2"), ("b", "- 2")])).unwrap();
     bed.idle();
-    assert_eq!(ran(&mut bed), ["Update a"], "what is not wanted any more is not put right");
+    assert_eq!(ran(&mut bed), ["Update a"], "what is not wanted any more is not corrected");
     bed.delete().unwrap();
     bed.idle();
     assert_eq!(bed.status(), "gone");

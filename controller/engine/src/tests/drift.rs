@@ -114,7 +114,7 @@ fn a_check_asks_about_what_drifted_as_well() {
 }
 
 #[test]
-fn what_a_check_found_is_put_right_by_hand_and_needs_no_job() {
+fn what_a_check_found_is_corrected_by_hand_and_needs_no_job() {
     let mut bed = made(ONE);
     let held = bed.tables.rows.values().next().unwrap().progress.held.unwrap();
     for host in bed.hosts.values_mut() {
@@ -132,7 +132,7 @@ fn what_a_check_found_is_put_right_by_hand_and_needs_no_job() {
 }
 
 #[test]
-fn what_was_put_right_by_hand_and_then_lost_with_its_ledger_is_made_again() {
+fn what_was_corrected_by_hand_and_then_lost_with_its_ledger_is_made_again() {
     let mut bed = made(ONE);
     let held = bed.tables.rows.values().next().unwrap().progress.held.unwrap();
     let things = std::mem::take(&mut bed.hosts.get_mut(&node(0)).unwrap().things);

@@ -1,8 +1,8 @@
 //! An engine that is loaded from its tables has the same state as the running one.
 //!
 //! The random tests compare both in each state that they reach, as if the controller ended there.
-//! State that is not stored does not count: connections, times, the progress of a clean-up, and
-//! which rows have failed in the present operation.
+//! State that is not stored does not count: connections, the progress of a clean-up, and which rows
+//! have failed in the present operation.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,8 @@ type EngineState = BTreeMap<String, String>;
 impl Bed {
     /// Panics if an engine that is loaded now would have another state.
     pub fn is_loaded_as_it_is(&self) {
-        let mut loaded = Engine::load(config(self.epoch + 1, self.limits), self.tables.snapshot(), self.now);
+        let mut loaded =
+            Engine::load(config(self.epoch + 1, self.limits), self.tables.loaded_at(self.now), self.now);
         loaded.handle(self.now, Input::Timeout);
         // A job that was never sent is decided on again, in slices if there are many.
         while loaded.graph().ctx.slices.has_next() {
@@ -44,13 +45,26 @@ impl View<'_> {
             let id = stack.id;
             // The number of the last event may differ: a job that is decided on again writes
             // another event.
-            known.insert(format!("stack {id}"), format!("{:?}", StackRecord { events: 0, ..stack.record() }));
+            known.insert(
+                format!("stack {id}"),
+                format!("{:?}", StackRecord { events: 0, ..stack.record(self.graph.ctx.now) }),
+            );
             known.insert(format!("forward of {id}"), self.rows_of(stack.forward.iter()));
             known.insert(format!("extras of {id}"), self.rows_of(stack.extras.iter()));
             // A failed operation has ended, however far it was.
             let walk = stack.walk.as_ref().filter(|_| stack.status == Status::InProgress);
             known.insert(format!("left of {id}"), format!("{:?}", walk.map(crate::walk::Walk::forward_left)));
         }
+        for stack in self.graph.stacks.values() {
+            for (path, rollout) in self.jobs.rollouts.of_stack(stack.id) {
+                known.insert(format!("rollout {path} of {}", stack.id), rollout.stored(self.graph.ctx.now));
+            }
+        }
+        for (node, claim, slot) in self.jobs.claims.all() {
+            let (node, row) = (&self.graph.nodes[node].name, self.graph.rows[slot].id);
+            known.insert(format!("claim of {claim:?} on {node}"), row.to_string());
+        }
+        known.insert("addresses".to_owned(), format!("{:?}", self.traversals.addresses));
         // A check that is taken up asks about all rows again.
         let checks = |stack: &Stack| stack.action == StackAction::Check && stack.status == Status::InProgress;
         let rows = self.graph.rows.slots().map(|slot| &self.graph.rows[slot]);
@@ -69,7 +83,7 @@ impl View<'_> {
     }
 }
 
-fn shown(row: &Row) -> [(&'static str, String); 14] {
+fn shown(row: &Row) -> [(&'static str, String); 15] {
     let role = match row.role {
         // A ready row needs nothing more from its traversal.
         Role::Forward if row.ready => Role::Steady,
@@ -89,6 +103,13 @@ fn shown(row: &Row) -> [(&'static str, String); 14] {
         ("task", format!("{:?}", row.task().map(|task| place(task.state)))),
         ("hook", format!("{:?}", row.details().hook)),
         ("pause", format!("{:?}", row.details().pause.map(|pause| pause.of_batch))),
+        (
+            "breaker",
+            format!(
+                "{:?}",
+                row.details().breaker.map(|it| (it.corrected.count, it.made_again.count, it.open))
+            ),
+        ),
         ("notes", format!("{:?} {:?}", row.details().notes, row.attributes)),
     ]
 }

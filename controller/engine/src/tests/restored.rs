@@ -462,7 +462,7 @@ fn a_table_that_was_decided_is_held_when_the_store_goes_back_again() {
 
 /// No decision waits for a removed node: a server that joins under its name gets the table of that name.
 #[test]
-fn a_table_that_waited_is_put_right_when_its_node_was_removed() {
+fn a_table_that_waited_is_corrected_when_its_node_was_removed() {
     let mut bed = with_newer_rules();
     assert_eq!(held(&bed).len(), 1);
     bed.disconnect(&node(0));

@@ -78,7 +78,7 @@ fn drifts(bed: &mut Bed, name: &str) {
 }
 
 #[test]
-fn what_is_put_right_restarts_the_units_that_a_change_of_it_would_restart() {
+fn what_is_corrected_restarts_the_units_that_a_change_of_it_would_restart() {
     let group = "grp: {type: OS::Heat::ResourceGroup, properties: {count: 2, resource_def: {type: Muster::File, properties: {node: node-0, path: /etc/g.%index%, content: a}}}}\n  \
                  web: {type: Muster::Unit, properties: {node: node-0, name: web.service, active: started, restart_on: [grp], reload_on: [conf]}}";
     let reports = RESTARTED.replace("web: {", "web: {drift_policy: report, ");
@@ -144,7 +144,7 @@ fn each(more: &str) -> Source {
 const BARRIERS: [&str; 2] = ["", ", depends_on: {resource: f, scope: all}"];
 
 /// A stack with two members. Drift of the one on node-0 has just been corrected.
-fn put_right(more: &str) -> Bed {
+fn corrected(more: &str) -> Bed {
     let mut bed = Bed::new(3);
     (0..2).for_each(|index| web(&mut bed, index));
     bed.create(each(more)).unwrap();
@@ -160,8 +160,8 @@ fn maintain(bed: &mut Bed, on: bool) {
 }
 
 #[test]
-fn a_unit_is_restarted_for_what_was_put_right_on_its_own_node() {
-    let mut bed = put_right("");
+fn a_unit_is_restarted_for_what_was_corrected_on_its_own_node() {
+    let mut bed = corrected("");
     assert_eq!(ran(&mut bed), ["Update f[node-0]", "Update u[node-0]"]);
 }
 
@@ -174,7 +174,7 @@ fn a_restart_that_failed_is_not_tried_again_because_of_nodes() {
             if meanwhile && restarted && !more.is_empty() {
                 continue;
             }
-            let mut bed = put_right(more);
+            let mut bed = corrected(more);
             bed.run_at(&node(0), 0);
             // The node joins before the unit restart has ended, or after it.
             if meanwhile {
@@ -217,7 +217,7 @@ fn a_restart_that_failed_is_not_tried_again_because_of_nodes() {
 fn a_restart_that_is_owed_waits_for_its_node_and_no_operation_does() {
     for more in BARRIERS {
         for (away, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
-            let mut bed = put_right(more);
+            let mut bed = corrected(more);
             maintain(&mut bed, true);
             bed.run_at(&node(0), 0);
             if away {

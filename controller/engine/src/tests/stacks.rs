@@ -354,3 +354,19 @@ fn an_operation_says_by_name_what_it_changes() {
         "adds m00, m01, m02, m03, m04, m05, m06, m07, m08, m09 and 2 more; removes a, c"
     );
 }
+
+#[test]
+fn the_time_of_an_operation_goes_on_over_a_restart() {
+    let mut bed = Bed::new(1);
+    bed.disconnect(&node(0));
+    let options = Options { timeout: Duration::from_secs(1000), ..options() };
+    bed.ask(Request::Create { name: stack(), source: template("a: x=1"), options }).unwrap();
+    bed.pass(Duration::from_secs(700));
+    bed.restart();
+    bed.pass(Duration::from_secs(200));
+    bed.restart(); // with a hundred seconds left agents still get a while to return
+    bed.pass(Duration::from_secs(119));
+    assert_eq!(bed.status(), "CREATE_IN_PROGRESS");
+    bed.pass(Duration::from_secs(1));
+    assert_eq!(bed.status(), "CREATE_FAILED");
+}

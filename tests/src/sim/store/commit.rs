@@ -22,6 +22,7 @@ impl Shared {
             self.violate(leak);
         }
         let tables = &mut self.tables;
+        tables.note(&change, self.now);
         match change {
             Change::Stack(stack) => {
                 let other = tables.names.insert(stack.name.clone(), stack.id).filter(|id| *id != stack.id);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
-use muster_engine::memory;
-use muster_engine::record::ResourceRecord;
+use muster_engine::record::{Change, ResourceRecord};
+use muster_engine::{Snapshot, memory};
 use muster_shared::model::Claim;
 use muster_shared::{MonoTime, NodeId, ResourceId, StackName};
 
@@ -13,6 +13,8 @@ use muster_shared::{MonoTime, NodeId, ResourceId, StackName};
 #[derive(Clone, Default)]
 pub struct Tables {
     kept: memory::Tables,
+    /// Of stacks and rollouts, by the time that the database counts by.
+    written: memory::Written,
     /// Name to id.
     pub names: BTreeMap<StackName, u64>,
     /// Physical id to row.
@@ -56,6 +58,23 @@ impl Tables {
         ];
         let (what, count) = left.into_iter().find(|(_, count)| *count > 0)?;
         Some(format!("{count} {what} are left in the tables"))
+    }
+
+    /// The time that the database counts by.
+    fn clock(&self, now: MonoTime) -> MonoTime {
+        let of_machine = |seconds: i64| MonoTime(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+        self.steady.map_or(now, of_machine)
+    }
+
+    /// Notes when a stack or a rollout was written.
+    pub(super) fn note(&mut self, change: &Change, now: MonoTime) {
+        let clock = self.clock(now);
+        self.written.note(change, clock);
+    }
+
+    /// Makes stacks and rollouts what a start loads.
+    pub(super) fn age(&self, snapshot: &mut Snapshot, now: MonoTime) {
+        self.written.age(snapshot, self.clock(now));
     }
 
     /// Since when it waits by the clock.

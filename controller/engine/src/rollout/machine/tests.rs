@@ -36,12 +36,24 @@ fn numbers(names: &[Arc<str>]) -> String {
     names.iter().map(|name| name[3..name.len() - 1].to_owned()).collect::<Vec<_>>().join(" ")
 }
 
+/// The store, which counts the time since it was written.
+#[derive(Default)]
+struct Store {
+    tables: RolloutSnapshot,
+    written: MonoTime,
+}
+
 /// A rollout loaded from the store after a save, told as by the engine after a restart: which
 /// members wait, and which nodes are away.
-fn reloaded(rollout: &mut Rollout, store: &mut RolloutSnapshot) -> Option<Rollout> {
-    rollout.save(1).into_iter().for_each(|change| store.apply(change));
-    let (record, members) = store.rollouts.get(&1)?;
-    let mut again = Rollout::load(rollout.policy, record.clone(), members);
+fn reloaded(rollout: &mut Rollout, store: &mut Store, now: MonoTime) -> Option<Rollout> {
+    if let Some(change) = rollout.save(1, now) {
+        store.tables.apply(change);
+        store.written = now;
+    }
+    let (record, members) = store.tables.rollouts.get(&1)?;
+    let rested = record.rested.map(|rested| rested + now.since(store.written));
+    let record = RolloutRecord { rested, ..record.clone() };
+    let mut again = Rollout::load(rollout.policy, record, members, now);
     for (name, member) in rollout.members.all() {
         let events = match member.state {
             State::Held => vec![Event::Wanted(None)],
@@ -225,8 +237,8 @@ fn what_is_kept_goes_on_with_the_same_batch() {
     let mut rollout = fresh(policy(2, 1, 0, 0), 5);
     look(&mut rollout, 0);
     rollout.says(0, Event::Fails);
-    let mut again = reloaded(&mut rollout, &mut RolloutSnapshot::default()).unwrap();
-    assert!(rollout.save(1).is_none());
+    let mut again = reloaded(&mut rollout, &mut Store::default(), at(0)).unwrap();
+    assert!(rollout.save(1, at(0)).is_none());
     (2..5).for_each(|n| again.says(n, Event::Wanted(None)));
     assert_eq!(look(&mut again, 0), "", "n1 is under way");
     again.says(1, Event::EndsWell);
@@ -431,7 +443,7 @@ fn a_canary_of_several_is_all_of_them() {
 #[test]
 fn a_canary_is_at_least_one() {
     let record = RolloutRecord { canary: true, ..RolloutRecord::default() };
-    let mut rollout = Rollout::load(policy(2, 0, 0, 0), record, &BTreeMap::new());
+    let mut rollout = Rollout::load(policy(2, 0, 0, 0), record, &BTreeMap::new(), at(0));
     (0..3).for_each(|n| rollout.says(n, Event::Wanted(None)));
     assert_eq!(look(&mut rollout, 0), "0");
 }
@@ -449,7 +461,7 @@ proptest! {
         let mut rollout = Rollout::new(policy(batch, max_failures, canary, pause), 1);
         let (mut under_way, mut touched, mut done) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         (0..members).for_each(|n| rollout.says(n, Event::Wanted(None)));
-        let (mut now, mut store) = (0, RolloutSnapshot::default());
+        let (mut now, mut store) = (0, Store::default());
         let rest = (0..members * 8).map(|n| (if n % 2 == 0 { 0 } else { 4 }, n / 2));
         for (step, n) in steps.into_iter().chain((0..members).map(|n| (2, n))).chain(rest) {
             match step {
@@ -474,15 +486,17 @@ proptest! {
                 }
                 4 => now += 1,
                 _ => {
-                    rollout = reloaded(&mut rollout, &mut store).unwrap_or(rollout);
+                    rollout = reloaded(&mut rollout, &mut store, at(now)).unwrap_or(rollout);
                 }
             }
             let begin = rollout.look(at(now), &|_| Health::Well).begin;
             prop_assert!(begin.iter().all(|name| touched.insert(name.clone())), "twice");
             under_way.extend(begin);
             prop_assert!(under_way.len() <= batch, "{} under way", under_way.len());
-            // A restart starts the pause over. The rest of the state stays.
-            if let Some(mut again) = reloaded(&mut rollout, &mut store) {
+            // A restart leaves all as it is, also how much of the pause is over.
+            if let Some(mut again) = reloaded(&mut rollout, &mut store, at(now)) {
+                let rested = |rollout: &Rollout| rollout.batch_ended.map(|ended| ended.so_far(at(now)));
+                prop_assert_eq!(rested(&again), rested(&rollout));
                 again.batch_ended = rollout.batch_ended;
                 prop_assert_eq!(&again, &rollout);
             }

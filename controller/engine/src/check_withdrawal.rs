@@ -18,7 +18,9 @@ impl Jobs {
     pub(crate) fn end_check(&mut self, slot: Slot) {
         let row = &self.graph.rows[slot];
         let withdraw = Down::Withdraw { resource: row.physical, generation: row.generation };
-        if let Some(node) = row.node.filter(|node| row.is_sent() && self.graph.nodes[*node].ready) {
+        if let Some(node) =
+            row.node.filter(|node| row.is_sent() && self.graph.nodes[*node].presence.is_ready())
+        {
             self.graph.send(node, withdraw);
         }
         self.graph.tell_withdrawn(slot, Some(Action::Check), "unanswered");

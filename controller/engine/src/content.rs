@@ -86,7 +86,7 @@ impl Engine {
         };
         let is_last = offset.saturating_add(CHUNK_MAX as u64) >= *size;
         self.traversals.jobs.fetches.ask(now, key, Piece { digest, offset, is_last });
-        if !self.graph().nodes[key].tells_jobs {
+        if !self.graph().nodes[key].presence.tells_jobs() {
             // An older agent fetches one content after the other, so all its jobs are alive.
             sent.iter().for_each(|(slot, ..)| self.graph_mut().heard_of(*slot, key));
         }
@@ -98,7 +98,8 @@ impl Jobs {
     /// Sends the pieces whose turn it is.
     pub(crate) fn serve_fetches(&mut self) {
         while let Some((key, Piece { digest, offset, .. })) = self.fetches.next(self.graph.ctx.now) {
-            let (node, connection) = (self.graph.nodes[key].name.clone(), self.graph.nodes[key].connection);
+            let (node, connection) =
+                (self.graph.nodes[key].name.clone(), self.graph.nodes[key].presence.connection());
             if let Some(connection) = connection {
                 self.graph.ctx.effect(Effect::SendChunk { node, connection, digest, offset });
             }

@@ -165,7 +165,9 @@ impl Jobs {
             }
         }
         // The agent has reported ignored drift too, so it is asked again.
-        if let Some(node) = node.filter(|node| was == DriftPolicy::Ignore && self.graph.nodes[*node].ready) {
+        if let Some(node) =
+            node.filter(|node| was == DriftPolicy::Ignore && self.graph.nodes[*node].presence.is_ready())
+        {
             self.graph.send(node, Down::AskDrift);
         }
         self.graph.row_changed(slot, true);

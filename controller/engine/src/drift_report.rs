@@ -47,7 +47,7 @@ impl DriftEvent {
 impl Jobs {
     /// Handles drift reports of a connected agent.
     pub(crate) fn drifts(&mut self, node: NodeKey, drifts: Vec<Drift>) {
-        if self.graph.nodes[node].ready {
+        if self.graph.nodes[node].presence.is_ready() {
             for drift in drifts {
                 self.graph.hear(node, &drift);
                 self.drift(node, drift);

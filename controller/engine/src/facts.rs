@@ -58,7 +58,7 @@ impl Traversals {
     pub(crate) fn ask_facts(&mut self, name: &NodeId, request: u64) -> Result<Option<Answer>, Refusal> {
         let key = self.jobs.graph.joined(name)?;
         let node = &mut self.jobs.graph.nodes[key];
-        if !node.ready || node.asking.requests.len() >= ASKING_MAX {
+        if !node.presence.is_ready() || node.asking.requests.len() >= ASKING_MAX {
             return self.known_facts(key).map(Some);
         }
         if node.asking.requests.is_empty() {

@@ -125,7 +125,7 @@ impl Graph {
     pub(crate) fn may_send(&self, node: NodeKey) -> bool {
         let at = &self.nodes[node];
         !self.restored.awaits_ledger(&at.name)
-            && at.ready
+            && at.presence.is_ready()
             && at.moving.is_none()
             && !self.is_in_maintenance(node)
             && at.sent.len() < self.ctx.limits.in_flight_per_node

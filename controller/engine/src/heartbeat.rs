@@ -31,7 +31,7 @@ impl Graph {
     /// its drift again.
     pub(crate) fn heartbeat(&mut self, node: NodeKey, drift: Option<u128>) {
         let at = &self.nodes[node];
-        if at.ready && drift.is_some_and(|drift| drift != at.drifts_digest) {
+        if at.presence.is_ready() && drift.is_some_and(|drift| drift != at.drifts_digest) {
             self.unhear_strays(node);
             self.send(node, Down::AskDrift);
         }

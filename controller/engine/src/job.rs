@@ -48,7 +48,8 @@ impl Jobs {
         self.graph.not_failed(slot);
         self.graph.job_begins(slot);
         let generation = self.graph.ctx.next_generation();
-        let state = if self.graph.nodes[node].ready { TaskState::Queued } else { TaskState::NodeAway };
+        let state =
+            if self.graph.nodes[node].presence.is_ready() { TaskState::Queued } else { TaskState::NodeAway };
         let now = self.graph.ctx.now;
         let row = &mut self.graph.rows[slot];
         row.begin(NewTask { cause, action, generation, spec, state }, now);

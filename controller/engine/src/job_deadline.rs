@@ -32,7 +32,7 @@ pub(crate) fn silence(tells_jobs: bool, timeout: Duration) -> Duration {
 impl Graph {
     /// Handles an agent's list of its jobs.
     pub(crate) fn jobs_told(&mut self, node: NodeKey, states: &[JobState]) {
-        if !std::mem::replace(&mut self.nodes[node].tells_jobs, true) {
+        if self.nodes[node].presence.list_jobs() {
             for slot in self.nodes[node].sent.clone() {
                 self.heard_of(slot, node);
             }
@@ -91,7 +91,7 @@ impl Graph {
 
     /// When a job is lost if no further message comes.
     pub(crate) fn silent_at(&self, node: NodeKey, timeout: Duration) -> MonoTime {
-        self.ctx.now + silence(self.nodes[node].tells_jobs, timeout)
+        self.ctx.now + silence(self.nodes[node].presence.tells_jobs(), timeout)
     }
 
     /// The name of the row whose job a queued one waits for on the server, as operators see it.

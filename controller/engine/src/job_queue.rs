@@ -62,7 +62,7 @@ impl Jobs {
             && self.graph.nodes[node].sent.remove(&slot)
         {
             self.graph.ctx.agenda.push_back(Todo::Pump(node));
-            if let Some(stack) = stack.filter(|_| self.graph.nodes[node].ready) {
+            if let Some(stack) = stack.filter(|_| self.graph.nodes[node].presence.is_ready()) {
                 stack.in_flight -= 1;
                 self.graph.ctx.agenda.push_back(Todo::PumpStack(stack_id));
             }

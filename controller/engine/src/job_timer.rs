@@ -32,8 +32,11 @@ impl Jobs {
             TaskState::Backoff => {
                 row.next_attempt();
                 let Some(node) = row.node else { return };
-                let state =
-                    if self.graph.nodes[node].ready { TaskState::Queued } else { TaskState::NodeAway };
+                let state = if self.graph.nodes[node].presence.is_ready() {
+                    TaskState::Queued
+                } else {
+                    TaskState::NodeAway
+                };
                 self.graph.set_task(slot, state);
                 self.graph.row_changed(slot, false);
                 self.line_up(slot, node);

@@ -242,7 +242,7 @@ impl Graph {
 
     pub(crate) fn send(&mut self, node: NodeKey, message: Down) {
         let node = &self.nodes[node];
-        if let Some(connection) = node.connection {
+        if let Some(connection) = node.presence.connection() {
             self.ctx.effect(Effect::Send { node: node.name.clone(), connection, message });
         }
     }

@@ -83,6 +83,7 @@ mod pause;
 mod phase;
 mod placed;
 mod plan;
+mod presence;
 mod preview;
 mod progress_check;
 mod readiness;

@@ -94,7 +94,7 @@ impl View<'_> {
         let key = graph.joined(name)?;
         let node = &graph.nodes[key];
         let refuse = |why: String| Err(Refusal::Conflict(format!("node '{name}' {why}")));
-        if !node.ready {
+        if !node.presence.is_ready() {
             return refuse(format!(
                 "is not connected, and its agent moves it: see 'muster node show {name}' for its state"
             ));

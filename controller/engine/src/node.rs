@@ -18,6 +18,7 @@ use crate::facts::{FactsRequests, NodeFacts};
 use crate::graph::Graph;
 use crate::lost::LostRows;
 use crate::moving::Move;
+use crate::presence::Presence;
 use crate::record::NodeRecord;
 use crate::request::{Answer, NewToken, Refusal, Request};
 use crate::restored_stray::OpenQueries;
@@ -35,14 +36,11 @@ pub(crate) struct Node {
     pub name: NodeId,
     /// `None`: the node has never joined, or was removed.
     pub joined: Option<NodeRecord>,
-    /// The open connection.
-    pub connection: Option<u64>,
+    pub presence: Presence,
     /// The highest connection number so far, open or closed. The link may report two in any order.
     pub newest: u64,
     /// When the last message arrived on this connection.
     pub heard: MonoTime,
-    /// The agent said `Hello` on this connection.
-    pub ready: bool,
     /// When the node was last connected, or when it joined.
     pub away_since: MonoTime,
     /// Instances of the agent that sent a Hello. Two that live mean a copied identity.
@@ -51,8 +49,6 @@ pub(crate) struct Node {
     pub was_welcomed: bool,
     /// The node obeys another controller, and the engine has reported that.
     pub is_elsewhere: bool,
-    /// The agent has listed all its jobs on this connection, and owns their deadlines.
-    pub tells_jobs: bool,
     /// The part of the wire format that the agent reads on this connection:
     /// [`READS`](muster_shared::wire::READS).
     pub reads: u32,
@@ -97,15 +93,13 @@ impl Node {
         Self {
             name,
             joined: None,
-            connection: None,
+            presence: Presence::Away,
             newest: 0,
             heard: MonoTime::default(),
-            ready: false,
             away_since: MonoTime::default(),
             instances: Instances::default(),
             was_welcomed: false,
             is_elsewhere: false,
-            tells_jobs: false,
             reads: 0,
             moving: None,
             asked_strays: OpenQueries::new(),
@@ -130,7 +124,7 @@ impl Node {
     /// Whether nothing refers to the node: no row, no job, no agent, no lost row.
     fn is_vacant(&self) -> bool {
         self.joined.is_none()
-            && self.connection.is_none()
+            && self.presence == Presence::Away
             && (self.rows.len(), self.sent.len()) == (0, 0)
             && self.asking.is_empty()
             && self.surveys.is_empty()

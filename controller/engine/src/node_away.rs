@@ -12,10 +12,10 @@ impl Traversals {
     /// Marks a node as away. Its jobs in flight have no deadline until the node is back.
     pub(crate) fn node_away(&mut self, key: NodeKey) {
         let node = &mut self.jobs.graph.nodes[key];
-        if node.ready {
+        let was_ready = node.presence.leave();
+        if was_ready {
             node.instances.left(node.heard);
         }
-        node.connection = None;
         node.pages = None;
         node.asked_strays.clear();
         self.answer_facts(key);
@@ -25,7 +25,7 @@ impl Traversals {
         self.jobs.graph.ctx.agenda.push_back(Todo::Away(name));
         self.jobs.fetches_away(key);
         let node = &mut self.jobs.graph.nodes[key];
-        if !std::mem::take(&mut node.ready) {
+        if !was_ready {
             return;
         }
         node.away_since = self.jobs.graph.ctx.now;

@@ -30,7 +30,7 @@ impl Graph {
     /// Whether the node is connected and its agent is too old to describe strays.
     pub(crate) fn tells_no_strays(&self, node: &NodeId) -> bool {
         let node = self.nodes.find(node).map(|key| &self.nodes[key]);
-        node.is_some_and(|node| node.ready && !node.reads_strays())
+        node.is_some_and(|node| node.presence.is_ready() && !node.reads_strays())
     }
 
     /// The reason why the agent of a connected node is too old for the row's job.

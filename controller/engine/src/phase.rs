@@ -102,7 +102,7 @@ impl Traversals {
         let Some(task) = row.task() else { return self.wait(row).map(Wait::phase) };
         let is_sent = task.state.is_sent();
         Some(match row.node {
-            Some(key) if is_sent && !self.jobs.graph.nodes[key].ready => Phase::NodeAway,
+            Some(key) if is_sent && !self.jobs.graph.nodes[key].presence.is_ready() => Phase::NodeAway,
             Some(key) if !is_sent && self.jobs.graph.is_in_maintenance(key) => Phase::Maintenance,
             _ if self.jobs.graph.waits_for_disk(row) => Phase::DiskFull,
             _ => task.state.phase(),
@@ -217,7 +217,7 @@ impl Traversals {
         let key = row.node?;
         let node = &self.jobs.graph.nodes[key];
         let name = &node.name;
-        match (node.ready, node.joined.is_some()) {
+        match (node.presence.is_ready(), node.joined.is_some()) {
             (true, _) if !row.is_sent() && self.jobs.graph.is_in_maintenance(key) => {
                 Some(format!("{name} (in maintenance)"))
             }

@@ -90,8 +90,12 @@ impl Traversals {
     /// the rest.
     fn ask_for_more(&mut self) {
         for node in self.jobs.graph.restored.beyond_the_list() {
-            if let Some(key) =
-                self.jobs.graph.nodes.find(&node).filter(|key| self.jobs.graph.nodes[*key].ready)
+            if let Some(key) = self
+                .jobs
+                .graph
+                .nodes
+                .find(&node)
+                .filter(|key| self.jobs.graph.nodes[*key].presence.is_ready())
             {
                 self.cut_off(key);
             }

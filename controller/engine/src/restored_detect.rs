@@ -72,7 +72,7 @@ impl Engine {
     /// yet.
     pub(crate) fn begin_restored(&mut self, teller: Option<NodeKey>) {
         let awaited = |(key, node): (NodeKey, &Node)| {
-            let is_to_tell = !node.ready || teller == Some(key);
+            let is_to_tell = !node.presence.is_ready() || teller == Some(key);
             let ledger = is_to_tell || node.pages.is_some();
             let tables =
                 is_to_tell || !self.flows.has_told(&node.name) || self.flows.is_comparing(&node.name);

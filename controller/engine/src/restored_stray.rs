@@ -36,7 +36,7 @@ impl Graph {
     /// Asks the agent to describe its strays: some now, the next ones after the answer.
     pub(crate) fn ask_strays(&mut self, key: NodeKey) {
         let node = &self.nodes[key];
-        if !node.ready || !node.reads_strays() || !node.asked_strays.is_empty() {
+        if !node.presence.is_ready() || !node.reads_strays() || !node.asked_strays.is_empty() {
             return;
         }
         let asked = self.restored.undescribed(&node.name, DESCRIBED_MAX);
@@ -148,7 +148,7 @@ impl Graph {
         self.holds(slot, held);
         let node = &mut self.nodes[key];
         node.lost.insert(slot);
-        if node.ready {
+        if node.presence.is_ready() {
             node.lost.open.insert(slot);
             self.ctx.agenda.push_back(Todo::Visit(slot));
         }

@@ -43,7 +43,7 @@ impl Jobs {
         if let Some(node) = node
             && self.graph.nodes[node].sent.remove(&slot)
         {
-            if self.graph.nodes[node].ready
+            if self.graph.nodes[node].presence.is_ready()
                 && let Some(stack) = self.graph.stacks.get_mut(&stack)
             {
                 stack.in_flight -= 1;

@@ -25,7 +25,8 @@ impl Traversals {
         match row.node {
             _ if row.task().is_some() => {}
             Some(node) if row.is_applied() => {
-                if self.jobs.graph.nodes[node].ready && self.jobs.graph.nodes[node].lost.open.contains(&slot)
+                if self.jobs.graph.nodes[node].presence.is_ready()
+                    && self.jobs.graph.nodes[node].lost.open.contains(&slot)
                 {
                     let farewell = row.farewell();
                     self.jobs.queue_job(slot, NewJob::removal(Cause::LostCleanup, node, farewell));

@@ -60,7 +60,7 @@ impl Jobs {
     pub(crate) fn away_since(&self, name: &str) -> Option<MonoTime> {
         let node = node_of(name).parse().ok().and_then(|node| self.graph.nodes.find(&node));
         let node = node.map(|key| &self.graph.nodes[key]);
-        node.is_none_or(|node| !node.ready)
+        node.is_none_or(|node| !node.presence.is_ready())
             .then(|| node.map_or(self.graph.ctx.began, |node| node.away_since.max(self.graph.ctx.began)))
     }
 
@@ -183,7 +183,8 @@ impl Jobs {
     /// A node has come or gone.
     pub(crate) fn tell_rollouts_of_node(&mut self, key: NodeKey) {
         let node = &self.graph.nodes[key];
-        let event = if node.ready { Event::NodeBack } else { Event::NodeGone(self.graph.ctx.now) };
+        let event =
+            if node.presence.is_ready() { Event::NodeBack } else { Event::NodeGone(self.graph.ctx.now) };
         for (id, name) in self.rollouts.tell_of_node(&node.name, event) {
             self.member_no_longer_missed(id, &name);
             self.look_at_rollouts_soon(id);

@@ -196,7 +196,7 @@ impl Jobs {
             return Health::Disturbed(why.to_owned());
         }
         match row.node {
-            Some(key) if self.graph.nodes[key].ready => Health::Well,
+            Some(key) if self.graph.nodes[key].presence.is_ready() => Health::Well,
             _ => Health::Away,
         }
     }

@@ -15,6 +15,7 @@ use crate::engine::{Effect, Engine};
 use crate::facts::NodeFacts;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
+use crate::presence::Presence;
 use crate::record::Change;
 use crate::row::TaskState;
 use crate::todo::Todo;
@@ -23,7 +24,7 @@ use crate::traversals::Traversals;
 impl Engine {
     pub(crate) fn received(&mut self, name: &NodeId, connection: u64, message: Up) {
         let Some(key) = self.graph().nodes.find(name) else { return };
-        if self.graph().nodes[key].connection != Some(connection) {
+        if self.graph().nodes[key].presence.connection() != Some(connection) {
             // The agent repeats on a newer connection what it said on an older one. If the engine
             // was not told of the newer one, its agent would wait for ever: it has to connect
             // again.
@@ -36,7 +37,7 @@ impl Engine {
         match message {
             // A connection has one Hello. A second one closes it: each gets all outstanding
             // messages.
-            Up::Hello(_) if self.graph().nodes[key].ready => self.traversals.cut_off(key),
+            Up::Hello(_) if self.graph().nodes[key].presence.is_ready() => self.traversals.cut_off(key),
             Up::Hello(hello) => self.hello(key, hello),
             Up::Report(report) => self.traversals.jobs.report(key, report),
             Up::Progress(progress) => self.graph_mut().progress(key, progress),
@@ -46,7 +47,7 @@ impl Engine {
             Up::Heartbeat { drift } => self.graph_mut().heartbeat(key, drift),
             // The agent alone decides what the challenge means. The answer proves that the
             // controller it obeys is reachable.
-            Up::Challenge { key: job, bytes } if self.graph().nodes[key].ready => {
+            Up::Challenge { key: job, bytes } if self.graph().nodes[key].presence.is_ready() => {
                 self.graph_mut().send(key, Down::Answer { key: job, bytes });
             }
             Up::Challenge { .. } => {}
@@ -71,7 +72,7 @@ impl Engine {
         self.traversals.welcome(key, hello);
         let graph = &self.traversals.jobs.graph;
         let node = &graph.nodes[key];
-        if let Some(connection) = node.connection {
+        if let Some(connection) = node.presence.connection() {
             self.flows.greeted(&node.name, connection);
             self.intents.ports.greeted(graph.ctx.now, &node.name);
         }
@@ -79,7 +80,7 @@ impl Engine {
 
     /// Stores the facts of a connected agent and wakes what waits for them.
     pub(crate) fn facts(&mut self, key: NodeKey, facts: Box<Facts>) {
-        if !self.graph().nodes[key].ready {
+        if !self.graph().nodes[key].presence.is_ready() {
             return;
         }
         let before = self.traversals.jobs.graph.nodes[key]
@@ -104,9 +105,7 @@ impl Traversals {
         (node.was_welcomed, node.is_elsewhere) = (true, false);
         let want_ledger = node.ledger != hello.ledger;
         node.pages = want_ledger.then(Default::default);
-        node.ready = true;
-        // The agent says this again after the welcome. An older version may have taken its place.
-        node.tells_jobs = false;
+        node.presence.welcome();
         node.reads = hello.reads;
         if hello.instance.is_none() {
             node.clock_off = None; // an older agent does not report it
@@ -159,12 +158,13 @@ impl Traversals {
         }
         self.node_away(key);
         let node = &mut self.jobs.graph.nodes[key];
-        (node.connection, node.newest, node.heard) = (Some(connection), connection, self.jobs.graph.ctx.now);
+        node.presence = Presence::Connected { connection };
+        (node.newest, node.heard) = (connection, self.jobs.graph.ctx.now);
     }
 
     pub(crate) fn disconnected(&mut self, name: &NodeId, connection: u64) {
         let Some(key) = self.jobs.graph.nodes.find(name) else { return };
-        if self.jobs.graph.nodes[key].connection == Some(connection) {
+        if self.jobs.graph.nodes[key].presence.connection() == Some(connection) {
             self.node_away(key);
         }
     }

@@ -8,6 +8,7 @@ use muster_api::site::{AgentCounts, WaitingView};
 use muster_shared::{Epoch, MonoTime};
 
 use crate::node::Node;
+use crate::presence::Presence;
 use crate::view::View;
 
 /// The state of a node, as operators see it.
@@ -75,8 +76,10 @@ impl Node {
             Some(joined) if joined.revoked => Some(NodeState::Revoked),
             Some(_) if self.instances.in_conflict(now).len() > 1 => Some(NodeState::Conflict),
             Some(joined) if joined.maintenance => Some(NodeState::Maintenance),
-            Some(_) if self.connection.is_some() && self.disk_full.is_some() => Some(NodeState::DiskFull),
-            Some(_) if self.connection.is_some() => Some(NodeState::Online),
+            Some(_) if self.presence != Presence::Away && self.disk_full.is_some() => {
+                Some(NodeState::DiskFull)
+            }
+            Some(_) if self.presence != Presence::Away => Some(NodeState::Online),
             Some(_) => Some(NodeState::Offline),
             None if self.lost.is_empty() => None,
             None => Some(NodeState::Lost),

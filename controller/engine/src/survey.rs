@@ -50,7 +50,7 @@ impl Graph {
     pub(crate) fn survey(&mut self, name: &NodeId, request: u64) -> Result<(), Refusal> {
         let key = self.joined(name)?;
         let node = &self.nodes[key];
-        if !node.ready {
+        if !node.presence.is_ready() {
             return Err(Refusal::Conflict(format!(
                 "node '{name}' is not connected, and its agent looks: see 'muster node show {name}' for its state"
             )));

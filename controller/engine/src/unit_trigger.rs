@@ -183,7 +183,7 @@ impl Jobs {
     /// waits for such a restart.
     pub(crate) fn restart_waits(&self, slot: Slot, node: NodeKey, packed: &PackedSpec) -> bool {
         let row = &self.graph.rows[slot];
-        let is_open = self.graph.nodes[node].ready && !self.graph.is_in_maintenance(node);
+        let is_open = self.graph.nodes[node].presence.is_ready() && !self.graph.is_in_maintenance(node);
         let is_whole = row.status() == Some(Status::Complete) && row.is_left_alone();
         !is_open && is_whole && self.unsettled.owed().contains(&slot) && row.differs_in_marks(packed)
     }

@@ -75,7 +75,7 @@ impl Jobs {
     /// Whether the node is connected and takes corrections. If it is away, a restart or a retry is
     /// looked at again when it returns. Its agent reports other drift again.
     pub(crate) fn takes_corrections(&mut self, slot: Slot, node: NodeKey) -> bool {
-        let is_ready = self.graph.nodes[node].ready;
+        let is_ready = self.graph.nodes[node].presence.is_ready();
         if !is_ready
             && (self.unsettled.owed().contains(&slot) || self.graph.rows[slot].could_not_be_corrected())
         {

@@ -41,7 +41,7 @@ impl Jobs {
             }
             TaskState::Sent | TaskState::Running | TaskState::Settling => {
                 self.graph.set_task(slot, TaskState::Withdrawing);
-                if self.graph.nodes[node].ready {
+                if self.graph.nodes[node].presence.is_ready() {
                     self.transmit(slot, node);
                 }
             }

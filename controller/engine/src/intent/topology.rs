@@ -34,7 +34,7 @@ impl Engine {
     /// An agent reports its devices.
     pub(crate) fn ports_told(&mut self, node: NodeKey, devices: Vec<DevicePorts>) {
         let node = &self.graph().nodes[node];
-        if node.ready {
+        if node.presence.is_ready() {
             let (name, facts) = (node.name.clone(), node.facts.as_ref().map(|told| told.facts.clone()));
             self.with_ports(|ports, turn| ports.told(turn, &name, devices, facts.as_deref()));
         }

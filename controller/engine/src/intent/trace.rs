@@ -259,7 +259,7 @@ impl Graph {
     /// The reason why the agent of a node cannot be asked now.
     fn cannot_trace(&self, node: &NodeId) -> Option<String> {
         let found = self.nodes.find(node).map(|key| &self.nodes[key]);
-        let Some(found) = found.filter(|found| found.ready) else {
+        let Some(found) = found.filter(|found| found.presence.is_ready()) else {
             return Some("its agent is not connected".into());
         };
         if found.reads >= READS_TRACE {

@@ -24,8 +24,9 @@ impl View<'_> {
             let mine = || rows.values().filter(|row| row.stack == *id);
             assert_eq!(stack.working.len(), mine().filter(|row| row.task().is_some()).count(), "working");
             assert!(stack.working.iter().all(|slot| self.graph.rows[*slot].task().is_some()), "working");
-            let with_agents =
-                |row: &&&Row| row.is_sent() && row.node.is_some_and(|key| self.graph.nodes[key].ready);
+            let with_agents = |row: &&&Row| {
+                row.is_sent() && row.node.is_some_and(|key| self.graph.nodes[key].presence.is_ready())
+            };
             assert_eq!(stack.in_flight, mine().filter(with_agents).count(), "in flight");
             assert_eq!(stack.forward.len() + stack.extras.len(), mine().count(), "rows of a stack");
             assert_eq!(stack.settled.len(), stack.forward.len(), "known of the rows");

@@ -70,7 +70,7 @@ impl View<'_> {
         for (_, node) in self.graph.nodes.iter() {
             match &node.joined {
                 Some(record) if record.revoked => counts[2] += 1,
-                Some(_) if node.ready => counts[0] += 1,
+                Some(_) if node.presence.is_ready() => counts[0] += 1,
                 Some(_) => counts[1] += 1,
                 None => {}
             }
@@ -112,8 +112,8 @@ impl View<'_> {
             address: node.instances.address(),
             last_seen: None,
             conflict,
-            clock_off_s: node.clock_off.filter(|_| node.ready),
-            silent: node.connection.map(|_| self.graph.ctx.now.0.saturating_sub(node.heard.0)),
+            clock_off_s: node.clock_off.filter(|_| node.presence.is_ready()),
+            silent: node.presence.connection().map(|_| self.graph.ctx.now.0.saturating_sub(node.heard.0)),
             resources: (node.rows.len() as u64).saturating_sub(lost_total),
             drifted: drifted.get(&key).copied().unwrap_or_default(),
             held: self.graph.restored.count_on(&node.name) as u64,

@@ -84,7 +84,7 @@ impl Jobs {
             stack.action = StackAction::Check;
             stack.status = Status::InProgress;
             stack.reason = String::new();
-            (stack.traversal, stack.runs) = (traversal, Elapsed::from(now));
+            (stack.traversal, stack.runs) = (traversal, Elapsed::starting(now));
             (stack.rollback, stack.cancelled, stack.timed_out) = (false, false, false);
         }
         self.graph.keep_failures(id, Vec::new());
@@ -136,7 +136,7 @@ impl Jobs {
         let mut walk = Walk::check(tree, rows, asked.clone(), self.graph.ctx.now);
         match is_under_way {
             true => {
-                let due = stack.time_is_over(self.graph.ctx.now);
+                let due = stack.deadline(self.graph.ctx.now);
                 walk.timeout = Some(due);
                 self.graph.ctx.timers.set(due, TimerKey::Stack(id, stack.traversal));
             }

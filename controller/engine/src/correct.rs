@@ -178,11 +178,11 @@ impl Graph {
     /// The node on which the row may have a background job, as far as its stack allows one.
     pub(crate) fn background_node(&self, slot: Slot) -> Option<NodeKey> {
         let row = self.rows.get(slot)?;
+        let stack = self.stacks.get(&row.stack)?;
         // A node outside of the selector is never touched, even if its stack follows the nodes no longer.
         if self.is_outside(row) || self.restricted(slot, Restriction::Update).is_some() {
             return None;
         }
-        let stack = self.stacks.get(&row.stack)?;
         let goes_first = stack.status == Status::InProgress
             || stack.action == StackAction::Delete
             || self.stacks.is_pending(stack.id);

@@ -151,7 +151,7 @@ impl Traversals {
             true => Adjacency::default(),
             false => Adjacency::reversed(tree.len(), |index| tree.requires(index)),
         });
-        let whole = stack.time_is_over(graph.ctx.now);
+        let whole = stack.deadline(graph.ctx.now);
         let timeout = kept.as_ref().map_or(Some(whole), |kept| kept.timeout);
         let is_under_way = stack.status == Status::InProgress;
         let mut walk = Walk::new(tree, visits, needed_by, stack.extras.len(), graph.ctx.now);

@@ -15,7 +15,7 @@ pub(crate) struct Elapsed {
 
 impl Elapsed {
     /// Begins now.
-    pub fn from(now: MonoTime) -> Self {
+    pub fn starting(now: MonoTime) -> Self {
         Self::load(Duration::ZERO, now)
     }
 
@@ -43,7 +43,7 @@ mod tests {
     fn time_goes_on_over_a_restart() {
         let at = |seconds| MonoTime(Duration::from_secs(seconds));
         let ten = Duration::from_secs(10);
-        let before = Elapsed::from(at(100));
+        let before = Elapsed::starting(at(100));
         assert_eq!((before.so_far(at(104)), before.reaches(ten)), (Duration::from_secs(4), at(110)));
         let after = Elapsed::load(before.so_far(at(104)), at(1));
         assert_eq!((after.so_far(at(3)), after.reaches(ten)), (Duration::from_secs(6), at(7)));

@@ -2,7 +2,7 @@
 //! retried jobs. Failures are kept until the next operation starts. An automatic rollback leaves
 //! them in place.
 //!
-//! Absent: when a job is tried again or has failed (`retry.rs`), and what a failed row leads to
+//! Absent: when a job is tried again or has failed (`row/outcome.rs`), and what a failed row leads to
 //! (`readiness.rs`).
 
 use muster_shared::model::Action;

@@ -47,7 +47,7 @@ pub(crate) enum Wait {
 }
 
 /// The reason why a step does not begin.
-pub(crate) enum Held {
+pub(crate) enum Hold {
     /// The step waits, and is visited again.
     Waits,
     /// The row fails for this reason.
@@ -81,24 +81,24 @@ impl Jobs {
         node: NodeKey,
         action: Action,
         claims: Vec<Claim>,
-    ) -> Result<(), Held> {
+    ) -> Result<(), Hold> {
         if self.is_held_for_verdict(slot) {
-            return Err(Held::Fails(HELD.to_owned()));
+            return Err(Hold::Fails(HELD.to_owned()));
         }
         self.graph.may_be_done(slot, action)?;
         self.claim(slot, node, claims).map_err(|reason| {
             let stack = &self.graph.stacks[&self.graph.rows[slot].stack];
             let shown = stack.walk.as_ref().map(|walk| stack.without_hidden(&walk.tree, &reason));
-            Held::Fails(shown.unwrap_or(reason))
+            Hold::Fails(shown.unwrap_or(reason))
         })
     }
 
     /// The row of a step that does not begin fails, or waits.
-    pub(crate) fn hold_back(&mut self, slot: Slot, action: Action, held: Held) {
+    pub(crate) fn hold_back(&mut self, slot: Slot, action: Action, held: Hold) {
         match held {
-            Held::Waits => {}
-            Held::Fails(reason) => self.fail_row(slot, reason),
-            Held::Refused(reason) => {
+            Hold::Waits => {}
+            Hold::Fails(reason) => self.fail_row(slot, reason),
+            Hold::Refused(reason) => {
                 self.graph.rows[slot].refuse(action);
                 self.fail_row(slot, reason);
             }
@@ -108,14 +108,14 @@ impl Jobs {
 
 impl Graph {
     /// Whether no restriction forbids the action and no hook holds it back.
-    pub(crate) fn may_be_done(&mut self, slot: Slot, action: Action) -> Result<(), Held> {
+    pub(crate) fn may_be_done(&mut self, slot: Slot, action: Action) -> Result<(), Hold> {
         if action == Action::Update
             && let Some(reason) = self.restricted(slot, Restriction::Update)
         {
-            return Err(Held::Refused(reason));
+            return Err(Hold::Refused(reason));
         }
         if self.waits_before(slot, action) {
-            return Err(Held::Waits);
+            return Err(Hold::Waits);
         }
         Ok(())
     }

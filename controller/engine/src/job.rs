@@ -22,7 +22,7 @@ pub(crate) struct NewJob {
     pub cause: Cause,
     pub node: NodeKey,
     pub action: Action,
-    /// The desired state; `None` removes the row's last desired state.
+    /// The desired state. `None`: the thing is removed, and the row keeps what was sent last.
     pub spec: Option<PackedSpec>,
     /// A large content that the spec refers to. `None` if the store has it.
     pub content: Option<Arc<[u8]>>,

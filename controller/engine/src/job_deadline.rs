@@ -1,4 +1,4 @@
-//! The deadline of a sent job: after it, a job of which the agent says nothing is lost. `retry.rs`
+//! The deadline of a sent job: after it, a job of which the agent says nothing is lost. `job_timer.rs`
 //! (`task_due`) says what follows.
 //!
 //! An agent that lists all its jobs owns their deadlines. A job may wait behind a long one, fetch
@@ -46,7 +46,7 @@ impl Graph {
                 Stage::Fetching => (TaskState::Sent, None),
                 Stage::Running => (TaskState::Running, None),
             };
-            self.stands(slot, state, behind);
+            self.note_state(slot, state, behind);
             self.heard_of(slot, node);
         }
     }
@@ -55,7 +55,11 @@ impl Graph {
     pub(crate) fn progress(&mut self, node: NodeKey, progress: Progress) {
         let Some(slot) = self.sent_job(node, progress.key) else { return };
         if self.rows[slot].key() == progress.key {
-            self.stands(slot, if progress.settling { TaskState::Settling } else { TaskState::Running }, None);
+            self.note_state(
+                slot,
+                if progress.settling { TaskState::Settling } else { TaskState::Running },
+                None,
+            );
         }
         self.heard_of(slot, node);
     }
@@ -69,7 +73,7 @@ impl Graph {
         (state.is_sent() && state != TaskState::Withdrawing).then_some(slot)
     }
 
-    fn stands(&mut self, slot: Slot, state: TaskState, behind: Option<Slot>) {
+    fn note_state(&mut self, slot: Slot, state: TaskState, behind: Option<Slot>) {
         let settles = |task: &Task| task.state == TaskState::Settling;
         // For a running job, a list of jobs says less than an earlier progress message.
         if state != TaskState::Running || !self.rows[slot].task().is_some_and(settles) {

@@ -1,6 +1,6 @@
 //! How jobs ended, counted since the engine was loaded. Operators see the counts in `/metrics`; nothing is decided by them.
 //!
-//! Absent: what an end leads to (`report.rs`, `retry.rs`, `withdraw.rs`), and attempts that another one followed.
+//! Absent: what an end leads to (`settle.rs`), and attempts that another one followed.
 
 use crate::view::View;
 

@@ -1,7 +1,7 @@
 //! The job of a row while it has not ended: its state and deadline, its place in the node's line,
 //! and the counts.
 //!
-//! Absent: what follows when the deadline is over (`Jobs::task_due`, `retry.rs`), and what is sent
+//! Absent: what follows when the deadline is over (`Jobs::task_due`, `job_timer.rs`), and what is sent
 //! (`job.rs`).
 
 use std::collections::BTreeSet;

@@ -54,7 +54,7 @@ pub struct Snapshot {
 }
 
 impl Engine {
-    /// Builds the engine from the store. Timeouts under way start again at `now`.
+    /// Builds the engine from the store. Deadlines of jobs under way start again at `now`.
     pub fn load(config: Config, snapshot: Snapshot, now: MonoTime) -> Self {
         let mut engine = Self::new(config);
         (engine.traversals.jobs.graph.ctx.now, engine.traversals.jobs.graph.ctx.began) = (now, now);

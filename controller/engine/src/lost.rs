@@ -17,6 +17,7 @@ use std::sync::Arc;
 
 use muster_shared::NodeId;
 
+use crate::elapsed::Elapsed;
 use crate::node::NodeKey;
 use crate::record::{Change, Observation, StackAction, Status};
 use crate::request::{Refusal, Source};
@@ -326,12 +327,12 @@ impl Traversals {
 
     /// Starts a new operation with the current revision of a COMPLETE stack.
     pub(crate) fn begin_again(&mut self, id: u64, reason: String) {
-        let traversal = self.jobs.graph.ctx.ids.traversal();
+        let (traversal, now) = (self.jobs.graph.ctx.ids.traversal(), self.jobs.graph.ctx.now);
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         stack.action = StackAction::Update;
         stack.status = Status::InProgress;
         stack.reason = reason;
-        stack.traversal = traversal;
+        (stack.traversal, stack.runs) = (traversal, Elapsed::starting(now));
         (stack.rollback, stack.timed_out) = (false, false);
         stack.unclean.clear();
         (stack.failures, stack.failures_before) = (Vec::new(), 0);

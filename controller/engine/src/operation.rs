@@ -195,7 +195,7 @@ impl Jobs {
         };
         stack.revision = number;
         stack.traversal = traversal;
-        (stack.timeout_s, stack.runs) = (target.options.timeout.as_secs(), Elapsed::from(now));
+        (stack.timeout_s, stack.runs) = (target.options.timeout.as_secs(), Elapsed::starting(now));
         stack.rollback = target.options.rollback;
         let Options { delete_first, converge, adopt, .. } = target.options;
         (stack.delete_first, stack.converge, stack.adopt) = (delete_first, converge, adopt);

@@ -74,7 +74,7 @@ impl Graph {
         let now = self.ctx.now;
         let row = &mut self.rows[slot];
         let kept = row.details().pause.filter(|_| still.is_some()).map(|pause| pause.began);
-        let began = kept.unwrap_or(Elapsed::from(now));
+        let began = kept.unwrap_or(Elapsed::starting(now));
         let least = still.unwrap_or_default().min(time);
         let due = began.reaches(time).max(now + least);
         row.wait(action);
@@ -112,7 +112,7 @@ impl Graph {
             return true;
         }
         self.end_pause(slot);
-        let began = pause.map_or(Elapsed::from(now), |pause| pause.began);
+        let began = pause.map_or(Elapsed::starting(now), |pause| pause.began);
         if due.is_some() {
             self.set_pause(slot, Pause { began, due, of_batch: true });
         }

@@ -172,7 +172,7 @@ impl Jobs {
         let now = self.graph.ctx.now;
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
         let Some(walk) = stack.walk.as_mut().filter(|_| stack.timed_out) else { return };
-        stack.runs = Elapsed::from(now);
+        stack.runs = Elapsed::starting(now);
         let due = stack.runs.reaches(Duration::from_secs(stack.timeout_s));
         walk.reopen(due);
         stack.timed_out = false;

@@ -76,7 +76,7 @@ pub(crate) struct Columns {
     pub replaces: Option<u64>,
     /// Rows that the thing as it is needs. While a job is out, also rows that it will need.
     pub requires: Box<[Slot]>,
-    /// The last desired state that was sent; of a virtual resource, as it is.
+    /// The desired state of the last job that ended; of a virtual resource, as it is.
     spec: Option<PackedSpec>,
     held: Held,
     seen: Observation,
@@ -110,19 +110,19 @@ pub(crate) struct Columns {
 /// What the newest traversal wants of a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
-    /// The thing is to be as its definition says.
+    /// The thing as its definition says.
     Be,
-    /// The thing is to go since this revision.
+    /// No thing. This revision was the first without it.
     Gone { since: u32, replaced_by: Option<u64> },
 }
 
 /// What the agent is known to have of a thing; of a virtual resource, what the controller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// No job was sent, or the thing is gone.
+    /// No job has ended that could have made the thing, or the thing is gone.
     Nothing,
-    /// The thing may be there, and no ledger lists it: the outcome of its first job is not known, or it is a flow table or
-    /// a virtual resource.
+    /// The thing may be there, and no ledger lists it: how its job ended is not known, the ledger was lost, or it is a flow
+    /// table or a virtual resource.
     Unlisted,
     /// The agent's ledger lists the thing with this generation. A newer job may have changed it since.
     Listed(Generation),

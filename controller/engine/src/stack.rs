@@ -21,8 +21,10 @@ use crate::row::Slot;
 use crate::view::{FailureView, OutputView, ProgressView};
 use crate::walk::Walk;
 
-/// The least time of an operation that a start takes up: agents connect again, and some boot.
-const AGENTS_RETURN: Duration = Duration::from_secs(120);
+/// The least time of an operation that a start takes up: this part of its timeout, and so many seconds of it. Agents
+/// connect again, and some servers boot.
+const RETURN_PART: u32 = 4;
+const RETURN_LEAST: Duration = Duration::from_secs(120);
 
 /// A named set of resources.
 pub(crate) struct Stack {
@@ -174,9 +176,10 @@ impl Stack {
     }
 
     /// When the operation has had its time. After a restart of the controller, agents get a while to come back.
-    pub fn time_is_over(&self, now: MonoTime) -> MonoTime {
+    pub fn deadline(&self, now: MonoTime) -> MonoTime {
         let timeout = Duration::from_secs(self.timeout_s);
-        self.runs.reaches(timeout).max(now + timeout.min(AGENTS_RETURN))
+        let least = (timeout / RETURN_PART).max(RETURN_LEAST).min(timeout);
+        self.runs.reaches(timeout).max(now + least)
     }
 
     pub fn is_being_deleted(&self) -> bool {

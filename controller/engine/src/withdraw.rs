@@ -1,5 +1,5 @@
-//! Withdraws jobs that are not wanted any more: what has not begun never does, and what an agent may have begun is
-//! withdrawn when the agent says that it has not.
+//! Withdraws jobs that are not wanted any more. A job that was not sent ends at once. One that was sent ends when its agent
+//! says that it has not begun.
 //!
 //! Absent: which jobs a newer operation withdraws (`visit.rs` by visit, `derive.rs` for dropped rows), and when a cancel
 //! does (`cancel.rs`).

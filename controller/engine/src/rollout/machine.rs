@@ -43,6 +43,8 @@ pub(crate) struct Rollout {
     members: Members,
     /// When the last member of the present batch ended, or was found well again.
     batch_ended: Option<Elapsed>,
+    /// Until then nodes return after a restart of the controller, so a node that is away says nothing.
+    nodes_return: Option<MonoTime>,
     unsaved: Unsaved,
 }
 
@@ -97,7 +99,8 @@ impl Rollout {
             members.set(name, Member::load(*member));
         }
         let batch_ended = record.rested.take().map(|rested| Elapsed::load(rested, now));
-        Self { policy, record, members, batch_ended, unsaved: Unsaved::default() }
+        let nodes_return = batch_ended.map(|_| now + AWAY_AFTER);
+        Self { policy, record, members, batch_ended, nodes_return, unsaved: Unsaved::default() }
     }
 
     /// The change to persist, if there is one. `row` stands for the set.
@@ -290,7 +293,7 @@ impl Rollout {
         let away = self.members.absent().filter(|_| counts).map(|(_, since)| since + AWAY_AFTER);
         let awaited = self.members.first_awaited().map(|(since, _)| since + GONE_AFTER);
         let gone = awaited.filter(|_| self.may_pass_over() && (waits || self.policy.away == Away::Fail));
-        pause.into_iter().chain(away).chain(gone).filter(|due| *due > now).min()
+        pause.into_iter().chain(away).chain(gone).chain(self.nodes_return).filter(|due| *due > now).min()
     }
 
     /// Decides which members begin now.
@@ -408,7 +411,9 @@ impl Rollout {
         let is_away = |name: &Arc<str>| health(name) == Health::Away;
         if self.record.canary && !self.policy.pause.is_zero() && self.members.names(List::Batch).any(is_away)
         {
-            self.batch_goes_on(); // its time begins when it is back
+            if self.nodes_return.is_none_or(|until| until <= now) {
+                self.batch_goes_on(); // its time begins when it is back
+            }
             return;
         }
         // Some members of the canary may have waited for other resources.
@@ -435,7 +440,7 @@ impl Rollout {
     /// Notes when the batch ended. Its pause begins.
     fn batch_ends(&mut self, now: MonoTime) {
         if self.batch_ended.is_none() {
-            (self.batch_ended, self.unsaved.itself) = (Some(Elapsed::from(now)), true);
+            (self.batch_ended, self.unsaved.itself) = (Some(Elapsed::starting(now)), true);
         }
     }
 

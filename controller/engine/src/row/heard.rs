@@ -159,7 +159,7 @@ mod tests {
         use TaskState::{Backoff, NodeAway, Queued, Running, Sent, Settling, Withdrawing};
         let (going, failed, complete) = (Status::InProgress, Status::Failed, Status::Complete);
         let rows = [
-            // action, state of its work, status; of this attempt, of the one before
+            // action, state of its task, status; of this attempt, of the one before
             (Create, Some(Sent), going, "DFWS.R", "..WS.."),
             (Create, Some(Running), going, "DFWS.R", "..WS.."),
             (Delete, Some(Settling), going, "DFWS.R", "..WS.."),

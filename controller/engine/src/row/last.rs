@@ -90,7 +90,7 @@ impl Row {
         }
     }
 
-    /// The agent has lost the thing. The status is not known; nor is it if a job that is out never began.
+    /// The agent has lost the thing, so the status of the last job says nothing any more.
     pub fn lose_status(&mut self) {
         self.0.last.status = None;
     }

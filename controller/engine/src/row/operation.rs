@@ -38,7 +38,7 @@ impl Replaced {
 const UNCOUNTED: u32 = 1 << 31;
 
 impl Goal {
-    /// The thing is to go, since this revision if it was to be until now.
+    /// The newest revision has no such thing. The first one without it counts.
     fn end(&mut self, revision: u32) {
         if *self == Goal::Be {
             *self = Goal::Gone { since: revision, replaced_by: None };

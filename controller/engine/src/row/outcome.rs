@@ -89,7 +89,7 @@ pub(crate) enum FailureOf {
     Operation,
     /// A background job: no operation fails with it.
     Background,
-    /// Nobody's: the job is no longer wanted, and the next visit decides.
+    /// No failure counts: the job is no longer wanted, and the next visit decides.
     Nobody,
 }
 
@@ -186,7 +186,7 @@ mod tests {
         Generation { epoch: Epoch(1), number }
     }
 
-    /// Whose thing was made by generation 1 if it is `made`, with a job of generation 2.
+    /// A row with a job of generation 2. If it is `made`, its thing was made with generation 1.
     fn row(cause: Cause, action: Action, made: bool, state: TaskState) -> Row {
         let mut row = Row::new(1, ResourceId(uuid::Uuid::nil()), 1, "a".into(), Kind::Dummy);
         let spec = Some(PackedSpec::new(&Desired::Node(Spec::Dummy(Dummy::default()))));

@@ -47,8 +47,7 @@ pub(crate) struct Task {
 pub(crate) enum Before {
     /// The row's columns say it.
     Known,
-    /// After a controller restart, or because the agent knew a newer generation. The row's columns are those that the
-    /// job leaves.
+    /// After a controller restart, or because the agent knew a newer generation. The row has the job's spec already.
     Unknown,
 }
 
@@ -216,6 +215,7 @@ impl Row {
         (row.generation, row.attempt) = (generation, 0);
         let task = row.task.as_mut()?;
         task.before = Before::Unknown;
+        row.seen = task.seen;
         task.spec.take().and_then(|spec| row.spec.replace(spec))
     }
 
@@ -263,8 +263,11 @@ impl Row {
         (row.generation, row.attempt, row.retry_count) = (generation, 0, 0);
         let Some(mut task) = row.task.take() else { return (None, None) };
         let before = task.spec.take().and_then(|spec| row.spec.replace(spec));
+        if task.before == Before::Unknown {
+            row.seen = task.seen;
+        }
         // The agent may have reported drift before the question was sent.
-        let told = task.before == Before::Known && row.seen != task.seen;
+        let told = row.seen != task.seen;
         let action = row.last.action.or(Some(Action::Update));
         let reason = row.last.reason.take();
         (row.last.action, row.last.status, row.last.reason) = match task.seen {
@@ -472,6 +475,15 @@ mod tests {
             assert_eq!((row.status(), row.observed()), (Some(status), now), "{before:?} {now:?}");
             assert_eq!((row.generation, row.attempt), (generation(3), 0));
         }
+    }
+
+    #[test]
+    fn a_question_of_the_store_that_is_withdrawn_leaves_what_was_seen() {
+        let mut row = row();
+        row.take_up(Action::Check, TaskState::Sent, MonoTime::default());
+        row.set_observed(Observation::Drifted); // as a load does
+        assert_eq!(row.end_check(generation(3)).0, None);
+        assert_eq!((row.status(), row.observed()), (Some(Status::Failed), Observation::Drifted));
     }
 
     #[test]

@@ -36,12 +36,12 @@ impl Row {
         self.task().map_or(&self.last.reason, |task| &task.reason).as_deref()
     }
 
-    /// The desired state that the present job brings, or the last one that was sent.
+    /// The desired state that the present job brings, or that of the last job that ended.
     pub fn spec(&self) -> Option<&PackedSpec> {
         self.task().and_then(|task| task.spec.as_ref()).or(self.spec.as_ref())
     }
 
-    /// The desired state that was sent before the present job.
+    /// The desired state of the job before the present one.
     #[cfg(test)]
     pub fn spec_before_task(&self) -> Option<&PackedSpec> {
         self.task().and(self.spec.as_ref())

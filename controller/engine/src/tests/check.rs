@@ -33,7 +33,7 @@ pub fn change(bed: &mut Bed, resource: &str, away: bool) {
 }
 
 /// Undoes [`change`].
-fn corrected(bed: &mut Bed, resource: &str) {
+fn undo_by_hand(bed: &mut Bed, resource: &str) {
     let row = bed.tables.rows.values().find(|row| &*row.name == resource).unwrap();
     let (id, wanted) = (row.physical, row.spec.as_ref().unwrap().unpack().spec().cloned().unwrap());
     for host in bed.hosts.values_mut() {
@@ -227,7 +227,7 @@ fn what_differed_is_asked_again() {
         change(&mut bed, "b", false);
         bed.check().unwrap();
         bed.idle();
-        corrected(&mut bed, "b");
+        undo_by_hand(&mut bed, "b");
         bed.check().unwrap();
         bed.idle();
         assert_eq!(

@@ -364,8 +364,8 @@ fn the_time_of_an_operation_goes_on_over_a_restart() {
     bed.pass(Duration::from_secs(700));
     bed.restart();
     bed.pass(Duration::from_secs(200));
-    bed.restart(); // with a hundred seconds left agents still get a while to return
-    bed.pass(Duration::from_secs(119));
+    bed.restart(); // with a hundred seconds left agents still get a quarter of the time to return
+    bed.pass(Duration::from_secs(249));
     assert_eq!(bed.status(), "CREATE_IN_PROGRESS");
     bed.pass(Duration::from_secs(1));
     assert_eq!(bed.status(), "CREATE_FAILED");

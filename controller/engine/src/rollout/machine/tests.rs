@@ -497,7 +497,7 @@ proptest! {
             if let Some(mut again) = reloaded(&mut rollout, &mut store, at(now)) {
                 let rested = |rollout: &Rollout| rollout.batch_ended.map(|ended| ended.so_far(at(now)));
                 prop_assert_eq!(rested(&again), rested(&rollout));
-                again.batch_ended = rollout.batch_ended;
+                (again.batch_ended, again.nodes_return) = (rollout.batch_ended, rollout.nodes_return);
                 prop_assert_eq!(&again, &rollout);
             }
             if hurts {

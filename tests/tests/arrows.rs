@@ -5,6 +5,8 @@
 //! of ours that the table does not know.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
@@ -276,22 +278,78 @@ fn check(table: &[Rule], graph: &Graph) -> Vec<String> {
     wrong
 }
 
+/// Cargo, in the workspace.
+fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    cargo
+}
+
+fn metadata(arguments: &[&str]) -> Value {
+    let output = cargo()
+        .args(["metadata", "--format-version=1", "--locked"])
+        .args(arguments)
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("cargo prints JSON")
+}
+
 #[test]
 fn our_crates_keep_to_the_table() {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let host = Command::new("rustc").arg("-vV").output().unwrap();
     let host = String::from_utf8(host.stdout).unwrap();
     let host = host.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
-    let output = Command::new(cargo)
-        .args(["metadata", "--format-version=1", "--locked", "--filter-platform", host])
-        .arg("--manifest-path")
-        .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/../Cargo.toml"))
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let graph = Graph::read(&serde_json::from_slice(&output.stdout).unwrap());
+    let graph = Graph::read(&metadata(&["--filter-platform", host]));
     let wrong = check(TABLE, &graph);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// The calls and types that clippy keeps out of a pure crate.
+const BANNED: [&str; 5] = [
+    "std::time::Instant::now",
+    "std::time::SystemTime::now",
+    "std::thread::sleep",
+    "std::collections::HashMap",
+    "std::collections::HashSet",
+];
+const NO_WILDCARDS: &str = "#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]";
+
+/// What the fence of a pure crate in the folder lacks.
+fn open_fence(folder: &Path) -> Vec<String> {
+    // As clippy looks for it: here, then in each folder above.
+    let file = folder.ancestors().map(|above| above.join("clippy.toml")).find(|file| file.exists());
+    let bans = file.map(|file| fs::read_to_string(file).expect("the file is there")).unwrap_or_default();
+    let root = fs::read_to_string(folder.join("src/lib.rs")).unwrap_or_default();
+    let missing = BANNED.iter().filter(|path| !bans.contains(&format!("path = \"{path}\"")));
+    missing
+        .map(|path| format!("clippy.toml does not ban {path}"))
+        .chain((!root.contains(NO_WILDCARDS)).then(|| format!("src/lib.rs lacks {NO_WILDCARDS}")))
+        .collect()
+}
+
+#[test]
+fn pure_crates_are_fenced() {
+    let packages = metadata(&["--no-deps"]);
+    let folder = |name: &str| {
+        let package =
+            packages["packages"].as_array().unwrap().iter().find(|package| package["name"] == *name);
+        PathBuf::from(text(&package.unwrap()["manifest_path"])).parent().unwrap().to_owned()
+    };
+    let pure = TABLE.iter().filter(|rule| rule.never == SHELL);
+    let open: Vec<String> = pure
+        .flat_map(|rule| {
+            open_fence(&folder(rule.name)).into_iter().map(move |what| format!("{}: {what}", rule.name))
+        })
+        // The engine's arms are not named yet.
+        .filter(|what| *what != format!("muster-engine: src/lib.rs lacks {NO_WILDCARDS}"))
+        .collect();
+    assert!(open.is_empty(), "{}", open.join("\n"));
+    assert_eq!(
+        open_fence(&folder("muster-testbed")).len(),
+        BANNED.len(),
+        "the root's file bans sleep, and the lint is missing"
+    );
 }
 
 /// `a → b → tokio`, and c alone; only a's tests need c.

@@ -3,6 +3,8 @@
 //!
 //! Absent: what the names in a body stand for, and what may be in a template or a file, which is text here.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod error;
 pub mod flow;
 pub mod history;

@@ -5,6 +5,8 @@
 //!
 //! Absent: how Heat is asked, and how files are written (`controller/cli/src/import.rs`, `heat.rs`).
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod environment;
 mod hidden;
 mod place;

@@ -9,6 +9,8 @@
 //!
 //! Absent: reading the files, and the command (`controller/cli/src/net.rs`).
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod assemble;
 mod layer3;
 mod netplan;

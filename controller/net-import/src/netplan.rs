@@ -178,9 +178,10 @@ impl Import {
         for (parameter, option) in BOND {
             let path = part.at(parameter);
             let Some(value) = part.take(parameter) else { continue };
-            let written = match value {
-                Value::Bool(truth) => u8::from(*truth).to_string(),
-                value => text(&path, value)?,
+            let written = if let Value::Bool(truth) = value {
+                u8::from(*truth).to_string()
+            } else {
+                text(&path, value)?
             };
             let written = if TIMES.contains(&parameter) { milliseconds(&path, &written)? } else { written };
             options.push(format!("{option}={written}"));

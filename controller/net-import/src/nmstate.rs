@@ -175,7 +175,9 @@ impl Import {
             let value = match value {
                 Value::Bool(truth) => u8::from(*truth).to_string(),
                 Value::String(text) => text.clone(),
-                value => value.to_string(),
+                value @ (Value::Null | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+                    value.to_string()
+                }
             };
             options.push(format!("{name}={value}"));
         }

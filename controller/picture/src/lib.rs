@@ -2,6 +2,8 @@
 //!
 //! Absent: the answers themselves (`controller/api`).
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 pub mod chart;
 pub mod drawing;
 pub mod network;

@@ -2,7 +2,7 @@
 //!
 //! Absent: how dependencies arise (`controller/template/src/resolve/walk.rs`), and the drawing itself (`drawing.rs`).
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use muster_api::resource::{GraphNodeView, GraphView};
 
@@ -43,7 +43,7 @@ impl Picture {
     /// Of an answer; it may be of any controller.
     pub fn of(graph: &GraphView) -> Self {
         let nodes: Vec<Node> = graph.nodes.iter().map(Node::of).collect();
-        let index: HashMap<&str, usize> =
+        let index: BTreeMap<&str, usize> =
             graph.nodes.iter().enumerate().map(|(index, node)| (&*node.id, index)).collect();
         let end = |id: &String| index.get(id.as_str()).copied();
         let edges: Vec<(usize, usize)> = graph

@@ -112,10 +112,7 @@ impl Subnet {
             "host_routes": self.host_routes.iter().map(route).collect::<Vec<_>>(),
             "enable_dhcp": self.enable_dhcp,
         });
-        match all {
-            Value::Object(all) => all,
-            _ => Map::new(),
-        }
+        if let Value::Object(all) = all { all } else { Map::new() }
     }
 
     /// First and last address that a host may have: without the network's own and the broadcast address,

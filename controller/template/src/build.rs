@@ -187,19 +187,16 @@ impl<'t> Reader<'t> {
     }
 
     /// A block of text at the very end of a text without a line break: YAML 1.2 adds one, PyYAML does not.
-    fn as_pyyaml(&mut self, event: Event<'t>, end: Marker) -> Event<'t> {
+    fn as_pyyaml(&mut self, mut event: Event<'t>, end: Marker) -> Event<'t> {
         self.lost_line_break = false;
-        match event {
-            Event::Scalar(text, style @ (ScalarStyle::Literal | ScalarStyle::Folded), anchor, tag)
-                if self.open_end.is_some_and(|last| (end.line(), end.col()) >= last)
-                    && text.ends_with('\n') =>
-            {
-                self.lost_line_break = true;
-                let text = text.strip_suffix('\n').unwrap_or(&text).to_owned();
-                Event::Scalar(text.into(), style, anchor, tag)
-            }
-            event => event,
+        if let Event::Scalar(text, ScalarStyle::Literal | ScalarStyle::Folded, ..) = &mut event
+            && self.open_end.is_some_and(|last| (end.line(), end.col()) >= last)
+            && let Some(shorter) = text.strip_suffix('\n')
+        {
+            self.lost_line_break = true;
+            *text = shorter.to_owned().into();
         }
+        event
     }
 
     /// The next key of a map; `None` at its end.
@@ -276,7 +273,13 @@ impl<'t> Reader<'t> {
                 (anchor, self.map(at, depth)?)
             }
             Event::Alias(anchor) => return self.alias(anchor, at, depth),
-            _ => return self.stop(at, "a value is missing here"),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::SequenceEnd
+            | Event::MappingEnd => return self.stop(at, "a value is missing here"),
         };
         let expr = Expr::new(at, kind);
         if anchor != 0 {
@@ -299,7 +302,7 @@ impl<'t> Reader<'t> {
                     ExprKind::Bool(value) => Ok(Value::Bool(value)),
                     ExprKind::Number(number) => Ok(Value::Number(number)),
                     ExprKind::Text(text) => Ok(Value::String(text.into())),
-                    _ => Err(Stop),
+                    ExprKind::List(_) | ExprKind::Map(_) | ExprKind::Call(_) | ExprKind::Invalid => Err(Stop),
                 }
             }
             Event::SequenceStart(0, None) => {
@@ -322,7 +325,17 @@ impl<'t> Reader<'t> {
                 }
                 Ok(Value::Object(map))
             }
-            _ => Err(Stop),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::Alias(_)
+            | Event::Scalar(..)
+            | Event::SequenceStart(..)
+            | Event::SequenceEnd
+            | Event::MappingStart(..)
+            | Event::MappingEnd => Err(Stop),
         }
     }
 
@@ -398,10 +411,7 @@ impl<'t> Reader<'t> {
 
     /// Adds the keys of a merged map, or of several, of which the first that has a key counts.
     fn merge(&mut self, value: Expr, merged: &mut Vec<Entry>) -> Result<(), Stop> {
-        let items = match value.kind {
-            ExprKind::List(items) => items.into_vec(),
-            _ => vec![value],
-        };
+        let items = if let ExprKind::List(items) = value.kind { items.into_vec() } else { vec![value] };
         for item in items {
             match item.kind {
                 ExprKind::Map(entries) => {
@@ -413,7 +423,12 @@ impl<'t> Reader<'t> {
                 ExprKind::Call(_) => {
                     self.error(item.at, "a function cannot be merged with '<<'; map_merge merges its value");
                 }
-                _ => {
+                ExprKind::Null
+                | ExprKind::Bool(_)
+                | ExprKind::Number(_)
+                | ExprKind::Text(_)
+                | ExprKind::List(_)
+                | ExprKind::Invalid => {
                     let got = item.describe();
                     self.error(item.at, format!("want a map to merge, or a list of maps, got {got}"));
                 }

@@ -62,7 +62,11 @@ pub(crate) fn member_properties(
             // A null sketch means a function's value, or no value.
             Ok(property) => match without(entry.value.sketch(), variable) {
                 Value::Null => {}
-                sketch => {
+                sketch @ (Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_)
+                | Value::Object(_)) => {
                     if let Err(error) = (property.check)(&sketch).map_err(with_function) {
                         for step in &error.steps {
                             match step {
@@ -118,7 +122,7 @@ fn without(sketch: Value, variable: Option<&str>) -> Value {
         Value::Object(map) => {
             map.into_iter().map(|(key, value)| (key, without(value, Some(variable)))).collect()
         }
-        other => other,
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other,
     }
 }
 

@@ -101,10 +101,9 @@ impl SoftwareConfig {
             ConfigBody::Text(group, _) | ConfigBody::Structured(group, _) => vec![group],
             ConfigBody::Component(parts) => parts.iter().map(|part| &part.tool).collect(),
         };
-        groups.into_iter().filter_map(|group| match group {
-            ConfigGroup::Hook(hook) => Some(&**hook),
-            _ => None,
-        })
+        groups
+            .into_iter()
+            .filter_map(|group| if let ConfigGroup::Hook(hook) = group { Some(&**hook) } else { None })
     }
 
     pub(crate) fn properties(&self) -> Map<String, Value> {

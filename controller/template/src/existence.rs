@@ -76,22 +76,21 @@ impl Template {
             ExprKind::Map(entries) => {
                 entries.iter().try_for_each(|entry| self.references(&entry.value, parameters, place, found))
             }
-            ExprKind::Call(call) => match &**call {
-                Call::If { condition, values } => {
+            ExprKind::Call(call) => {
+                if let Call::If { condition, values } = &**call {
                     let chosen = usize::from(!self.holds(condition, parameters, place)?);
                     values
                         .get(chosen)
                         .map_or(Ok(()), |value| self.references(value, parameters, place, found))
-                }
-                call => {
-                    if let Call::GetResource { resource } | Call::GetAttr { resource, .. } = call {
+                } else {
+                    if let Call::GetResource { resource } | Call::GetAttr { resource, .. } = &**call {
                         found.push(*resource);
                     }
                     call.operands()
                         .into_iter()
                         .try_for_each(|(_, operand)| self.references(operand, parameters, place, found))
                 }
-            },
+            }
             ExprKind::Null
             | ExprKind::Bool(_)
             | ExprKind::Number(_)

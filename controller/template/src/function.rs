@@ -128,7 +128,12 @@ fn text_in(reader: &mut Reader<'_>, argument: Expr, wanted: &str) -> Option<Box<
     match argument.kind {
         ExprKind::Text(text) => Some(text),
         ExprKind::Number(number) => Some(number.to_string().into()),
-        _ => {
+        ExprKind::Null
+        | ExprKind::Bool(_)
+        | ExprKind::List(_)
+        | ExprKind::Map(_)
+        | ExprKind::Call(_)
+        | ExprKind::Invalid => {
             reader.error(argument.at, format!("want {wanted}, got {}", argument.describe()));
             None
         }

@@ -7,6 +7,8 @@
 //!
 //! Absent on purpose: stacks, rows, files (their contents come with the call), clocks.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 mod address;
 mod amend;
 mod bind;

@@ -158,7 +158,15 @@ impl Linter<'_> {
                 }
             }
             Event::MappingStart(..) => self.map(reader, depth)?,
-            _ => {}
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::Alias(_)
+            | Event::Scalar(..)
+            | Event::SequenceEnd
+            | Event::MappingEnd => {}
         }
         Ok(())
     }
@@ -215,7 +223,12 @@ impl Linter<'_> {
             ExprKind::Number(number) => {
                 (FindingKind::Number, format!("{shown} is the number {number}; {quote}"))
             }
-            _ => {
+            ExprKind::Null
+            | ExprKind::Text(_)
+            | ExprKind::List(_)
+            | ExprKind::Map(_)
+            | ExprKind::Call(_)
+            | ExprKind::Invalid => {
                 let value = other.sketch();
                 (FindingKind::Text, format!("{shown} is text, and no number; write {value} if that is meant"))
             }

@@ -24,7 +24,12 @@ pub(crate) fn deletion_policy(reader: &mut Reader<'_>, value: Expr) -> (bool, Op
     match &value.kind {
         ExprKind::Call(_) => return (false, Some(value)),
         ExprKind::Invalid => return (false, None),
-        _ => {}
+        ExprKind::Null
+        | ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::Text(_)
+        | ExprKind::List(_)
+        | ExprKind::Map(_) => {}
     }
     match retains(&value.sketch()) {
         Ok(retains) => (retains, None),
@@ -65,7 +70,7 @@ pub(crate) fn external_id(reader: &mut Reader<'_>, value: Expr) -> Option<Expr> 
         }
         ExprKind::Number(_) | ExprKind::Invalid => {}
         ExprKind::Call(call) if matches!(**call, Call::GetParam { .. }) => {}
-        _ => {
+        ExprKind::Bool(_) | ExprKind::List(_) | ExprKind::Map(_) | ExprKind::Call(_) => {
             let message = format!("want text or get_param, got {}", value.describe());
             reader.error(value.at, message);
         }
@@ -98,7 +103,11 @@ impl Template {
         let place = ["resources", &resource.name, "deletion_policy"];
         match self.rendered(expr, parameters, &Unknown, &place)? {
             Value::Null => Ok(false),
-            policy => retains(&policy).map_err(|message| self.failed(expr.at, &place, message)),
+            policy @ (Value::Bool(_)
+            | Value::Number(_)
+            | Value::String(_)
+            | Value::Array(_)
+            | Value::Object(_)) => retains(&policy).map_err(|message| self.failed(expr.at, &place, message)),
         }
     }
 
@@ -126,7 +135,9 @@ impl Template {
         let (id, wrong) = match self.rendered(expr, parameters, &Unknown, &place)? {
             Value::String(id) => (id, None),
             Value::Number(number) => (number.to_string(), None),
-            _ => (String::new(), Some("want text as external_id".to_owned())),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+                (String::new(), Some("want text as external_id".to_owned()))
+            }
         };
         match wrong.or_else(|| checked(&id).err()) {
             None => Ok(Some(id)),

@@ -185,7 +185,7 @@ fn shown(given: &Value) -> String {
     match given {
         Value::Number(_) | Value::Bool(_) => format!("'{given}'"),
         // Not the text itself, since the parameter may be hidden.
-        _ => describe(given).to_owned(),
+        Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => describe(given).to_owned(),
     }
 }
 
@@ -315,7 +315,7 @@ fn text(reader: &mut Reader<'_>, value: Expr) -> Option<Box<str>> {
         ExprKind::Text(text) => Some(text),
         ExprKind::Null => None,
         ExprKind::Number(_) | ExprKind::Bool(_) => Some(text_of(&value.sketch()).into()),
-        _ => {
+        ExprKind::List(_) | ExprKind::Map(_) | ExprKind::Call(_) | ExprKind::Invalid => {
             reader.error(value.at, format!("want text, got {}", value.describe()));
             None
         }
@@ -339,9 +339,10 @@ fn tags(reader: &mut Reader<'_>, value: &Expr) -> Vec<Box<str>> {
     };
     let mut found = Vec::with_capacity(items.len());
     for item in items {
-        match &item.kind {
-            ExprKind::Text(tag) => found.push(tag.clone()),
-            _ => reader.error(item.at, format!("want text, got {}", item.describe())),
+        if let ExprKind::Text(tag) = &item.kind {
+            found.push(tag.clone())
+        } else {
+            reader.error(item.at, format!("want text, got {}", item.describe()))
         }
     }
     found

@@ -22,7 +22,12 @@ pub(crate) fn groups(reader: &mut Reader<'_>) -> Result<Vec<DraftGroup>, Stop> {
     let items = match value.kind {
         ExprKind::List(items) => items,
         ExprKind::Null => return Ok(Vec::new()),
-        _ => {
+        ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::Text(_)
+        | ExprKind::Map(_)
+        | ExprKind::Call(_)
+        | ExprKind::Invalid => {
             reader.error(value.at, format!("want a list of groups, got {}", value.describe()));
             return Ok(Vec::new());
         }
@@ -76,7 +81,14 @@ fn names(reader: &mut Reader<'_>, value: Expr) -> Vec<(Box<str>, Place)> {
         match item.kind {
             ExprKind::Text(name) => found.push((name, item.at)),
             ExprKind::Number(number) => found.push((number.to_string().into(), item.at)),
-            _ => reader.error(item.at, format!("want a parameter's name, got {}", item.describe())),
+            ExprKind::Null
+            | ExprKind::Bool(_)
+            | ExprKind::List(_)
+            | ExprKind::Map(_)
+            | ExprKind::Call(_)
+            | ExprKind::Invalid => {
+                reader.error(item.at, format!("want a parameter's name, got {}", item.describe()))
+            }
         }
     }
     found

@@ -361,17 +361,14 @@ pub(crate) fn entries<'t>(
     mut each: impl FnMut(&mut Reader<'t>, &str, Place, Expr),
 ) -> Result<(), Stop> {
     let (event, at) = reader.next()?;
-    match event {
-        Event::MappingStart(..) => {}
-        // `resources:` with nothing below it
-        Event::Scalar(ref text, ScalarStyle::Plain, ..) if matches!(&**text, "" | "~" | "null") => {
-            return Ok(());
-        }
-        other => {
-            let found = reader.expr_from(other, at, 1)?;
-            reader.error(at, format!("want a map, got {}", found.describe()));
-            return Ok(());
-        }
+    // `resources:` with nothing below it
+    if matches!(&event, Event::Scalar(text, ScalarStyle::Plain, ..) if matches!(&**text, "" | "~" | "null")) {
+        return Ok(());
+    }
+    if !matches!(event, Event::MappingStart(..)) {
+        let found = reader.expr_from(event, at, 1)?;
+        reader.error(at, format!("want a map, got {}", found.describe()));
+        return Ok(());
     }
     // Keyed by a digest: that of a long section is small beside the entries.
     let mut seen: BTreeMap<u128, Place> = BTreeMap::new();
@@ -418,19 +415,16 @@ fn nearest_version(name: &str) -> String {
 }
 
 fn version(reader: &mut Reader<'_>, value: Expr) -> Box<str> {
-    match value.kind {
-        ExprKind::Text(text) => {
-            reader.version = Version::from_name(&text);
-            if reader.version.is_none() {
-                let near = nearest_version(&text);
-                reader.error(value.at, format!("unknown version '{}'{near}", cut(&text)));
-            }
-            text
+    if let ExprKind::Text(text) = value.kind {
+        reader.version = Version::from_name(&text);
+        if reader.version.is_none() {
+            let near = nearest_version(&text);
+            reader.error(value.at, format!("unknown version '{}'{near}", cut(&text)));
         }
-        _ => {
-            reader.error(value.at, format!("want a version such as 2018-08-31, got {}", value.describe()));
-            Box::default()
-        }
+        text
+    } else {
+        reader.error(value.at, format!("want a version such as 2018-08-31, got {}", value.describe()));
+        Box::default()
     }
 }
 
@@ -439,7 +433,7 @@ pub(crate) fn description(reader: &mut Reader<'_>, value: Expr) -> Option<Box<st
         ExprKind::Text(text) => Some(text),
         ExprKind::Null => None,
         ExprKind::Number(number) => Some(number.to_string().into()),
-        _ => {
+        ExprKind::Bool(_) | ExprKind::List(_) | ExprKind::Map(_) | ExprKind::Call(_) | ExprKind::Invalid => {
             reader.error(value.at, format!("want text, got {}", value.describe()));
             None
         }
@@ -487,7 +481,14 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
             "properties" => match entry.value.kind {
                 ExprKind::Map(_) => draft.properties = entry.value,
                 ExprKind::Null => {}
-                _ => reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe())),
+                ExprKind::Bool(_)
+                | ExprKind::Number(_)
+                | ExprKind::Text(_)
+                | ExprKind::List(_)
+                | ExprKind::Call(_)
+                | ExprKind::Invalid => {
+                    reader.error(entry.value.at, format!("want a map, got {}", entry.value.describe()))
+                }
             },
             "update_policy" => draft.beside.get_or_insert_default().update_policy = Some(entry.value),
             "depends_on" => {
@@ -572,7 +573,12 @@ fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Needs {
     let items = match &value.kind {
         ExprKind::List(items) => &**items,
         ExprKind::Null => &[],
-        _ => std::slice::from_ref(value),
+        ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::Text(_)
+        | ExprKind::Map(_)
+        | ExprKind::Call(_)
+        | ExprKind::Invalid => std::slice::from_ref(value),
     };
     let (mut found, mut whole) = (Vec::with_capacity(items.len()), Vec::new());
     for item in items {
@@ -585,7 +591,11 @@ fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Needs {
                     whole.extend(all.then_some(number));
                 }
             }
-            _ => reader
+            ExprKind::Null
+            | ExprKind::Bool(_)
+            | ExprKind::List(_)
+            | ExprKind::Call(_)
+            | ExprKind::Invalid => reader
                 .error(item.at, format!("want a resource's name or a list of them, got {}", item.describe())),
         }
     }

@@ -127,11 +127,12 @@ impl Template {
     ) -> Result<Value, RenderError> {
         let resource = &self.resources[index];
         self.rendered(&resource.properties, parameters, refs, &["resources", &resource.name, "properties"])
-            .map(|value| match value {
-                Value::Object(map) => {
+            .map(|value| {
+                if let Value::Object(map) = value {
                     Value::Object(map.into_iter().filter(|(_, value)| !value.is_null()).collect())
+                } else {
+                    value
                 }
-                other => other,
             })
     }
 
@@ -321,14 +322,12 @@ impl Scope<'_> {
     /// `None` for an `if` without a third item whose condition does not hold: the item or the key is
     /// left out.
     fn optional(&self, expr: &Expr) -> Result<Option<Value>, Fault> {
-        match &expr.kind {
-            ExprKind::Call(call) => match &**call {
-                Call::If { condition, values } => {
-                    self.choice(condition, values).map_err(|fault| fault.within_key("if"))
-                }
-                _ => self.value(expr).map(Some),
-            },
-            _ => self.value(expr).map(Some),
+        if let ExprKind::Call(call) = &expr.kind
+            && let Call::If { condition, values } = &**call
+        {
+            self.choice(condition, values).map_err(|fault| fault.within_key("if"))
+        } else {
+            self.value(expr).map(Some)
         }
     }
 
@@ -354,7 +353,14 @@ impl Scope<'_> {
             Call::Absent { function: "", message } => Err(Fault::new(at, &**message)),
             Call::Absent { function, message } => Err(Fault::new(at, &**message).within_key(function)),
             Call::Condition { .. } => self.holds_call(at, call).map(Value::Bool),
-            _ => self.function(at, call).map_err(|fault| fault.within_key(call.name())),
+            Call::Facade(_)
+            | Call::StrReplace { .. }
+            | Call::ListJoin { .. }
+            | Call::Repeat { .. }
+            | Call::Plain { .. }
+            | Call::Yaql { .. }
+            | Call::If { .. }
+            | Call::Logic { .. } => self.function(at, call).map_err(|fault| fault.within_key(call.name())),
         }
     }
 
@@ -439,7 +445,9 @@ impl Scope<'_> {
             key @ (Value::String(_) | Value::Number(_)) => {
                 Ok(self.parameters.indexed(text_of(&key)).into_owned())
             }
-            other => Err(Fault::new(part.at, format!("want a key or an index, got {}", describe(&other)))),
+            other @ (Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
+                Err(Fault::new(part.at, format!("want a key or an index, got {}", describe(&other))))
+            }
         };
         path.iter().map(key).collect()
     }
@@ -456,7 +464,7 @@ impl Scope<'_> {
             let key = match self.value(part)? {
                 Value::Null => return Ok(None),
                 key @ (Value::String(_) | Value::Number(_)) => key,
-                other => {
+                other @ (Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
                     let message = format!("want a key or an index, got {}", describe(&other));
                     return Err(Fault::new(part.at, message));
                 }
@@ -470,7 +478,7 @@ impl Scope<'_> {
                     let message = format!("{} is text here, it has no '{}'", what(), cut(&key));
                     return Err(Fault::new(at, message));
                 }
-                _ => None,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
             };
             match found {
                 Some(found) => value = found,

@@ -98,7 +98,7 @@ impl Share {
                     .map(share)
                     .map_err(|message| if most == 100 { format!("{message} percent") } else { message })
             }
-            _ => Err(wanted()),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => Err(wanted()),
         }
     }
 }
@@ -109,7 +109,9 @@ impl Rollout {
         let given = match value {
             Value::Null => return Ok(None),
             Value::Object(given) => given,
-            other => return Err(format!("want a map, got {}", describe(other))),
+            other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                return Err(format!("want a map, got {}", describe(other)));
+            }
         };
         if let Some(other) = given.keys().find(|name| !KEYS.contains(&&***name)) {
             return Err(format!("unknown key '{}'{}", cut(other), suggestion_or_all(other, &KEYS)));
@@ -152,7 +154,9 @@ pub(crate) fn seconds(value: &Value) -> Result<Duration, String> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
-        _ => return Err(format!("want seconds, got {}", describe(value))),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            return Err(format!("want seconds, got {}", describe(value)));
+        }
     };
     let number = number.filter(|number| (0.0..=PAUSE_MAX).contains(number));
     number.map(Duration::from_secs_f64).ok_or_else(|| format!("want seconds, from 0 to {PAUSE_MAX}"))

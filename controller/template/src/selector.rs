@@ -172,7 +172,7 @@ impl Test {
                 let found = match value {
                     Value::Number(number) => number.as_f64(),
                     Value::String(text) => number(text),
-                    _ => None,
+                    Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
                 };
                 let order = found.and_then(|found| found.partial_cmp(wanted));
                 order.is_some() && orders.contains(&order)

@@ -55,16 +55,12 @@ pub(crate) fn place(
 ) {
     if let Some((at, rollout)) = rollout {
         let before = reader.path.key("rollout");
-        match &rollout.kind {
-            _ if for_each.is_none() => {
-                reader.error(at, "only a resource with a for_each has a rollout");
-            }
-            _ if rollout.is_literal() => {
-                if let Err(message) = Rollout::read(&rollout.sketch()) {
-                    reader.error(rollout.at, message);
-                }
-            }
-            _ => {}
+        if for_each.is_none() {
+            reader.error(at, "only a resource with a for_each has a rollout");
+        } else if rollout.is_literal()
+            && let Err(message) = Rollout::read(&rollout.sketch())
+        {
+            reader.error(rollout.at, message);
         }
         reader.path.leave(before);
         if let Some(mut for_each) = for_each {
@@ -116,10 +112,7 @@ pub(crate) fn need(reader: &mut Reader<'_>, item: &Expr) -> Option<(u32, bool)> 
 
 /// A text that is written out.
 fn literal(value: &Expr) -> Option<String> {
-    match &value.kind {
-        ExprKind::Text(text) => Some(text.to_string()),
-        _ => None,
-    }
+    if let ExprKind::Text(text) = &value.kind { Some(text.to_string()) } else { None }
 }
 
 /// Accepts labels alone: facts are known only after an agent has reported them, and a controller that just

@@ -356,12 +356,13 @@ impl Tree {
                 Some((&grown.parts.scopes[scope as usize].template, resource as usize, scope))
             }
             // The uses of `get_node` are in that text.
-            Body::Each { of } => match grown.parts.instances[of as usize].body {
-                Body::Own { scope, resource } => {
+            Body::Each { of } => {
+                if let Body::Own { scope, resource } = grown.parts.instances[of as usize].body {
                     Some((&grown.parts.scopes[scope as usize].template, resource as usize, scope))
+                } else {
+                    None
                 }
-                _ => None,
-            },
+            }
             Body::Member { .. } | Body::Link { .. } | Body::Deployed { .. } => None,
         }
     }

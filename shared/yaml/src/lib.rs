@@ -3,6 +3,8 @@
 //! Plain `yes`, `no`, `on` and `off` are booleans, as in os-net-config's YAML 1.1. Absent: anchors, tags,
 //! several documents in one file.
 
+#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
+
 use saphyr_parser::{Event, Parser, ScalarStyle, Span, StrInput};
 use serde_json::{Map, Value};
 
@@ -67,7 +69,13 @@ impl<'a> Reader<'a> {
             }
             Event::MappingStart(..) => self.mapping(depth),
             Event::Alias(_) => Err(at(&span, "anchors and aliases are not supported here")),
-            _ => Err(at(&span, "a value is missing")),
+            Event::Nothing
+            | Event::StreamStart
+            | Event::StreamEnd
+            | Event::DocumentStart(_)
+            | Event::DocumentEnd
+            | Event::SequenceEnd
+            | Event::MappingEnd => Err(at(&span, "a value is missing")),
         }
     }
 

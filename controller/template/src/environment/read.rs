@@ -89,7 +89,11 @@ fn other(reader: &mut Reader<'_>, key: &str, at: Place) -> Result<(), Stop> {
         ExprKind::Null => true,
         ExprKind::List(items) => items.is_empty(),
         ExprKind::Map(entries) => entries.is_empty(),
-        _ => false,
+        ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::Text(_)
+        | ExprKind::Call(_)
+        | ExprKind::Invalid => false,
     };
     match REFUSED.iter().find(|(name, _)| *name == key) {
         Some(_) if is_empty => {}

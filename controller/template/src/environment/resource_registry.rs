@@ -65,7 +65,12 @@ impl Section<'_, '_> {
         match &line.value.kind {
             ExprKind::Text(folder) => resolve(base, folder) + "/",
             ExprKind::Null => base.to_owned(),
-            _ => {
+            ExprKind::Bool(_)
+            | ExprKind::Number(_)
+            | ExprKind::List(_)
+            | ExprKind::Map(_)
+            | ExprKind::Call(_)
+            | ExprKind::Invalid => {
                 let before = self.reader.path.key(&line.key);
                 self.want(&line.value, "a folder, or the URL of one");
                 self.reader.path.leave(before);
@@ -97,7 +102,12 @@ impl Section<'_, '_> {
                     self.part(entry, rules, types, &base);
                 }
             }
-            _ => self.want(
+            ExprKind::Bool(_)
+            | ExprKind::Number(_)
+            | ExprKind::Text(_)
+            | ExprKind::List(_)
+            | ExprKind::Call(_)
+            | ExprKind::Invalid => self.want(
                 &line.value,
                 "a map of hooks, restricted_actions, types, and resources nested in this one",
             ),
@@ -137,10 +147,17 @@ impl Section<'_, '_> {
             ExprKind::Null => return types.insert(&line.key, None),
             ExprKind::Text(name) if is_template(name) => Target::File(resolve(base, name).into()),
             ExprKind::Text(name) if name.contains("::") || name.ends_with('*') => Target::Type(name.clone()),
-            _ => {
-                let got = match &line.value.kind {
-                    ExprKind::Text(name) => format!("'{}'", cut(name)),
-                    _ => line.value.describe().to_owned(),
+            ExprKind::Bool(_)
+            | ExprKind::Number(_)
+            | ExprKind::Text(_)
+            | ExprKind::List(_)
+            | ExprKind::Map(_)
+            | ExprKind::Call(_)
+            | ExprKind::Invalid => {
+                let got = if let ExprKind::Text(name) = &line.value.kind {
+                    format!("'{}'", cut(name))
+                } else {
+                    line.value.describe().to_owned()
                 };
                 let message = format!(
                     "want a type such as OS::Heat::None, or a template's file ending in .yaml or .template, got {got}"
@@ -164,7 +181,12 @@ impl Section<'_, '_> {
         let items = match &value.kind {
             ExprKind::List(items) => &**items,
             ExprKind::Null => return None,
-            _ => std::slice::from_ref(value),
+            ExprKind::Bool(_)
+            | ExprKind::Number(_)
+            | ExprKind::Text(_)
+            | ExprKind::Map(_)
+            | ExprKind::Call(_)
+            | ExprKind::Invalid => std::slice::from_ref(value),
         };
         let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
         let mut found = 0;

@@ -201,9 +201,10 @@ impl<'t> Visitor<'t> for Items<'_, '_, 't> {
     }
 
     fn visit_unit<E: serde::de::Error>(self) -> Result<(), E> {
-        match self.section {
-            Section::Stages => Err(E::custom("a stage is a list of rules; this is nothing")),
-            _ => Ok(()),
+        if self.section == Section::Stages {
+            Err(E::custom("a stage is a list of rules; this is nothing"))
+        } else {
+            Ok(())
         }
     }
 

@@ -40,7 +40,12 @@ pub(super) fn repeat(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
             ExprKind::List(_) | ExprKind::Null => {}
             ExprKind::Map(_) if permutations != Some(false) => {}
             _ if value.is_open() => {}
-            _ => {
+            ExprKind::Bool(_)
+            | ExprKind::Number(_)
+            | ExprKind::Text(_)
+            | ExprKind::Map(_)
+            | ExprKind::Call(_)
+            | ExprKind::Invalid => {
                 let before = reader.path.key("for_each");
                 reader.path.key(&entry.key);
                 reader.error(
@@ -100,6 +105,8 @@ fn shape(function: Plain, argument: &Expr) -> Option<String> {
             Some(format!("want {wanted}, got too {number} items"))
         }
         ExprKind::Call(_) | ExprKind::Invalid => None,
-        _ => Some(format!("want {wanted}, got {}", argument.describe())),
+        ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) | ExprKind::Map(_) => {
+            Some(format!("want {wanted}, got {}", argument.describe()))
+        }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) fn condition(reader: &mut Reader<'_>, value: Expr) -> Expr {
             Expr::new(at, ExprKind::Call(Box::new(Call::Condition { condition })))
         }
         ExprKind::Bool(_) | ExprKind::Call(_) | ExprKind::Invalid => value,
-        ref kind => {
+        ref kind @ (ExprKind::Null | ExprKind::Number(_) | ExprKind::List(_) | ExprKind::Map(_)) => {
             let is_nothing = matches!(kind, ExprKind::Null);
             let said = if is_nothing { "nothing" } else { value.describe() };
             reader.error(at, format!("want the name of a condition, true, false or a function, got {said}"));
@@ -33,10 +33,11 @@ pub(crate) fn condition(reader: &mut Reader<'_>, value: Expr) -> Expr {
 /// The call of a condition that was read as a map; any other value is unchanged.
 fn called(reader: &mut Reader<'_>, value: Expr) -> Expr {
     let at = value.at;
-    let entries = match value.kind {
-        ExprKind::Map(entries) if matches!(&*entries, [entry] if is_condition(&entry.key)) => entries,
-        _ => return value,
-    };
+    if !matches!(&value.kind, ExprKind::Map(entries) if matches!(&**entries, [entry] if is_condition(&entry.key)))
+    {
+        return value;
+    }
+    let ExprKind::Map(entries) = value.kind else { return value };
     let Some(Entry { key, value, .. }) = entries.into_iter().next() else {
         return Expr::new(at, ExprKind::Invalid);
     };
@@ -69,7 +70,12 @@ fn compared(reader: &mut Reader<'_>, value: Expr) -> Expr {
             };
             ExprKind::Map(entries.into_iter().map(each).collect())
         }
-        kind => kind,
+        kind @ (ExprKind::Null
+        | ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::Text(_)
+        | ExprKind::Call(_)
+        | ExprKind::Invalid) => kind,
     };
     Expr::new(value.at, kind)
 }
@@ -110,7 +116,13 @@ pub(super) fn logic(reader: &mut Reader<'_>, name: &str, argument: Expr) -> Opti
             reader.error(at, format!("'{name}' wants at least two conditions"));
             return None;
         }
-        _ => {
+        ExprKind::Null
+        | ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::Text(_)
+        | ExprKind::Map(_)
+        | ExprKind::Call(_)
+        | ExprKind::Invalid => {
             reader.error(at, format!("want a list of conditions, got {}", argument.describe()));
             return None;
         }

@@ -136,15 +136,14 @@ pub(super) fn resource_facade(reader: &mut Reader<'_>, argument: &Expr) -> Optio
 }
 
 fn name_and_path(reader: &mut Reader<'_>, argument: Expr, wanted: &str) -> Option<(Box<str>, Box<[Expr]>)> {
-    match argument.kind {
-        ExprKind::List(items) => {
-            let mut items = items.into_iter();
-            let Some(first) = items.next() else {
-                reader.error(argument.at, format!("want {wanted}, got an empty list"));
-                return None;
-            };
-            Some((text_in(reader, first, "a name first")?, items.collect()))
-        }
-        _ => Some((text_in(reader, argument, &format!("a name or {wanted}"))?, Box::default())),
+    if let ExprKind::List(items) = argument.kind {
+        let mut items = items.into_iter();
+        let Some(first) = items.next() else {
+            reader.error(argument.at, format!("want {wanted}, got an empty list"));
+            return None;
+        };
+        Some((text_in(reader, first, "a name first")?, items.collect()))
+    } else {
+        Some((text_in(reader, argument, &format!("a name or {wanted}"))?, Box::default()))
     }
 }

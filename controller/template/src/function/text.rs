@@ -29,7 +29,7 @@ pub(super) fn str_replace(reader: &mut Reader<'_>, name: &str, argument: Expr) -
         ExprKind::Map(_) | ExprKind::Call(_) | ExprKind::Invalid => {
             Some(Call::StrReplace { template, params, strictness })
         }
-        _ => {
+        ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) | ExprKind::List(_) => {
             reader.error(params.at, format!("want a map as 'params', got {}", params.describe()));
             None
         }
@@ -78,7 +78,7 @@ pub(super) fn yaql(reader: &mut Reader<'_>, argument: Expr) -> Option<Call> {
             }
         },
         ExprKind::Call(_) | ExprKind::Invalid => None,
-        _ => {
+        ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::List(_) | ExprKind::Map(_) => {
             let message = format!("want text as 'expression', got {}", expression.describe());
             reader.error(expression.at, message);
             return None;

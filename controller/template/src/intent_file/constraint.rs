@@ -74,9 +74,10 @@ impl ConstraintList {
             "obstacles" => {
                 for (n, item) in list(given, "devices and links")?.iter().enumerate() {
                     let at = below(Step::Item(n));
-                    match item {
-                        Value::Object(_) => drop(constraints.obstacle_links.insert(link(item).map_err(at)?)),
-                        _ => drop(constraints.obstacles.insert(device(item).map_err(at)?)),
+                    if let Value::Object(_) = item {
+                        constraints.obstacle_links.insert(link(item).map_err(at)?);
+                    } else {
+                        constraints.obstacles.insert(device(item).map_err(at)?);
                     }
                 }
             }
@@ -105,7 +106,7 @@ pub(crate) fn bandwidth(value: &Value) -> Read<u64> {
     let number = match value {
         Value::Number(number) => number.as_u64().or_else(|| number.as_f64().and_then(whole)),
         Value::String(text) => text.trim().parse().ok(),
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
     number
         .filter(|bits| (1..=BANDWIDTH_MAX).contains(bits))
@@ -122,7 +123,7 @@ pub(crate) fn latency(value: &Value) -> Read<u64> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
     let nanoseconds =
         number.filter(|seconds| (0.0..=LATENCY_MAX).contains(seconds)).map(|s| (s * 1e9).round());
@@ -156,7 +157,9 @@ fn encapsulation(value: &Value) -> Read<bool> {
         Value::String(word) if word == "vlan" => Ok(true),
         Value::String(word) if word == "none" => Ok(false),
         Value::String(word) => Err(fault(&[], format!("want vlan or none, got '{}'", cut(word)))),
-        _ => Err(fault(&[], format!("want vlan or none, got {}", describe(value)))),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Err(fault(&[], format!("want vlan or none, got {}", describe(value))))
+        }
     }
 }
 
@@ -165,7 +168,9 @@ fn flag(value: &Value) -> Read<bool> {
         Value::Bool(on) => Ok(*on),
         Value::String(text) if text.eq_ignore_ascii_case("true") => Ok(true),
         Value::String(text) if text.eq_ignore_ascii_case("false") => Ok(false),
-        _ => Err(fault(&[], format!("want true or false, got {}", describe(value)))),
+        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            Err(fault(&[], format!("want true or false, got {}", describe(value))))
+        }
     }
 }
 
@@ -175,14 +180,17 @@ fn name(value: &Value) -> Read<Box<str>> {
             Ok(text.as_str().into())
         }
         Value::String(_) => Err(fault(&[], format!("want a name of 1 to {NAME_MAX} bytes"))),
-        _ => Err(fault(&[], format!("want a name, got {}", describe(value)))),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Err(fault(&[], format!("want a name, got {}", describe(value))))
+        }
     }
 }
 
 fn list<'v>(value: &'v Value, of: &str) -> Read<&'v [Value]> {
-    match value {
-        Value::Array(items) => Ok(items),
-        _ => Err(fault(&[], format!("want a list of {of}, got {}", describe(value)))),
+    if let Value::Array(items) = value {
+        Ok(items)
+    } else {
+        Err(fault(&[], format!("want a list of {of}, got {}", describe(value))))
     }
 }
 
@@ -196,6 +204,8 @@ fn one_key(value: &Value) -> Read<(&str, &Value)> {
         }
         Value::Object(map) => Err(fault(&[], format!("want {ONE}, got one of {} keys", map.len()))),
         Value::String(word) => Ok((word, &Value::Bool(true))),
-        _ => Err(fault(&[], format!("want {ONE}, got {}", describe(value)))),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => {
+            Err(fault(&[], format!("want {ONE}, got {}", describe(value))))
+        }
     }
 }

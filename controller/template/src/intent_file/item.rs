@@ -74,9 +74,10 @@ pub(crate) fn part(key: &str, value: &Value) -> Read<()> {
 
 /// The MAC address of a host.
 pub(crate) fn host(value: &Value) -> Read<HostId> {
-    match value {
-        Value::String(text) => text.parse().map_err(|error| fault(&[], format!("{error}"))),
-        _ => Err(fault(&[], format!("{NotAHost}, got {}", describe(value)))),
+    if let Value::String(text) = value {
+        text.parse().map_err(|error| fault(&[], format!("{error}")))
+    } else {
+        Err(fault(&[], format!("{NotAHost}, got {}", describe(value))))
     }
 }
 
@@ -111,9 +112,10 @@ pub(crate) fn point(value: &Value) -> Read<ConnectPoint> {
 }
 
 pub(super) fn device(value: &Value) -> Read<DeviceName> {
-    match value {
-        Value::String(text) => text.parse().map_err(|error| fault(&[], format!("{error}"))),
-        _ => Err(fault(&[], format!("want a device, NODE/BRIDGE, got {}", describe(value)))),
+    if let Value::String(text) = value {
+        text.parse().map_err(|error| fault(&[], format!("{error}")))
+    } else {
+        Err(fault(&[], format!("want a device, NODE/BRIDGE, got {}", describe(value))))
     }
 }
 
@@ -133,16 +135,15 @@ fn port(value: &Value) -> Read<Box<str>> {
             let why = "ports are named by their interface: numbers change when a port is made again";
             Err(fault(&[], why))
         }
-        _ => Err(fault(&[], format!("want {wanted}, got {}", describe(value)))),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            Err(fault(&[], format!("want {wanted}, got {}", describe(value))))
+        }
     }
 }
 
 /// A single point, or a list of points.
 fn points(value: &Value) -> Read<Vec<ConnectPoint>> {
-    match value {
-        Value::Array(items) => each(items, point),
-        _ => point(value).map(|one| vec![one]),
-    }
+    if let Value::Array(items) = value { each(items, point) } else { point(value).map(|one| vec![one]) }
 }
 
 pub(super) fn link(value: &Value) -> Read<(ConnectPoint, ConnectPoint)> {
@@ -155,11 +156,10 @@ pub(super) fn link(value: &Value) -> Read<(ConnectPoint, ConnectPoint)> {
 }
 
 fn links(value: &Value) -> Read<Vec<(ConnectPoint, ConnectPoint)>> {
-    match value {
-        Value::Array(items) => each(items, link),
-        _ => {
-            Err(fault(&[], format!("want a list of links, {{from: …, to: …}} each, got {}", describe(value))))
-        }
+    if let Value::Array(items) = value {
+        each(items, link)
+    } else {
+        Err(fault(&[], format!("want a list of links, {{from: …, to: …}} each, got {}", describe(value))))
     }
 }
 
@@ -169,7 +169,9 @@ fn text_key(value: &Value) -> Read<Box<str>> {
             Err(fault(&[], format!("want a key of 1 to {KEY_MAX} bytes without control characters")))
         }
         Value::String(text) => Ok(text.as_str().into()),
-        _ => Err(fault(&[], format!("want a key, which is text, got {}", describe(value)))),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+            Err(fault(&[], format!("want a key, which is text, got {}", describe(value))))
+        }
     }
 }
 
@@ -177,7 +179,7 @@ fn priority(value: &Value) -> Read<u16> {
     let number = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().parse().ok(),
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
     number
         .and_then(|number| u16::try_from(number).ok())
@@ -197,8 +199,8 @@ enum Type {
 }
 
 fn kind_of(value: &Value) -> Read<Type> {
-    match value {
-        Value::String(word) => match word.as_str() {
+    if let Value::String(word) = value {
+        match word.as_str() {
             "point_to_point" => Ok(Type::PointToPoint),
             "single_point_to_multi_point" => Ok(Type::SinglePointToMultiPoint),
             "multi_point_to_single_point" => Ok(Type::MultiPointToSinglePoint),
@@ -208,8 +210,9 @@ fn kind_of(value: &Value) -> Read<Type> {
                 let near = suggestion_or_all(other, &TYPES);
                 Err(fault(&[], format!("there is no type of intent '{}'{near}", cut(other))))
             }
-        },
-        _ => Err(fault(&[], format!("want {}, got {}", TYPES.join(" or "), describe(value)))),
+        }
+    } else {
+        Err(fault(&[], format!("want {}, got {}", TYPES.join(" or "), describe(value))))
     }
 }
 

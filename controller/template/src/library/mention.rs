@@ -124,9 +124,10 @@ impl Finder<'_> {
         let before = path.key(&entry.key);
         for (i, item) in items.iter().enumerate() {
             let inner = path.item(i);
-            match &item.kind {
-                ExprKind::Text(name) if is_template(name) => self.take(name, true, item.at, path),
-                _ => {}
+            if let ExprKind::Text(name) = &item.kind
+                && is_template(name)
+            {
+                self.take(name, true, item.at, path);
             }
             path.leave(inner);
         }

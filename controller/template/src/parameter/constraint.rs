@@ -61,14 +61,19 @@ impl Constraint {
         let got = match &self.rule {
             Rule::Length { .. } => format!(", got {}", length(value)),
             _ if hidden => String::new(),
-            _ => format!(", got '{}'", cut(&shown)),
+            Rule::Range { .. }
+            | Rule::Modulo { .. }
+            | Rule::AllowedValues(_)
+            | Rule::AllowedPattern(..)
+            | Rule::Custom(_) => format!(", got '{}'", cut(&shown)),
         };
-        let near = match &self.rule {
-            Rule::AllowedValues(allowed) if !hidden => {
-                let texts: Vec<String> = allowed.iter().map(|value| text_of(value).into_owned()).collect();
-                suggestion(&shown, texts.iter().map(String::as_str))
-            }
-            _ => String::new(),
+        let near = if let Rule::AllowedValues(allowed) = &self.rule
+            && !hidden
+        {
+            let texts: Vec<String> = allowed.iter().map(|value| text_of(value).into_owned()).collect();
+            suggestion(&shown, texts.iter().map(String::as_str))
+        } else {
+            String::new()
         };
         Some(format!("want {wanted}{got}{near}"))
     }
@@ -92,9 +97,10 @@ impl Rule {
                 .then(|| format!("a multiple of {step} with an offset of {offset}")),
             Rule::AllowedValues(allowed) => {
                 let is_allowed = |value: &Value| allowed.iter().any(|known| same(known, value));
-                let fits = match value {
-                    Value::Array(items) => items.iter().all(is_allowed),
-                    other => is_allowed(other),
+                let fits = if let Value::Array(items) = value {
+                    items.iter().all(is_allowed)
+                } else {
+                    is_allowed(value)
                 };
                 (!fits).then(|| {
                     let shown: Vec<_> = allowed.iter().take(SHOWN).map(text_of).collect();
@@ -108,9 +114,10 @@ impl Rule {
                 (!fits).then(|| format!("text that matches '{}'", cut(pattern)))
             }
             Rule::Custom(custom) => {
-                let fits = match value {
-                    Value::Array(items) => items.iter().all(|item| custom.allows(&text_of(item))),
-                    other => custom.allows(&text_of(other)),
+                let fits = if let Value::Array(items) = value {
+                    items.iter().all(|item| custom.allows(&text_of(item)))
+                } else {
+                    custom.allows(&text_of(value))
                 };
                 (!fits).then(|| custom.wanted().to_owned())
             }
@@ -122,7 +129,9 @@ fn length(value: &Value) -> u64 {
     let length = match value {
         Value::Array(items) => items.len(),
         Value::Object(map) => map.len(),
-        other => text_of(other).chars().count(),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => {
+            text_of(other).chars().count()
+        }
     };
     length as u64
 }
@@ -131,7 +140,7 @@ fn unit(value: &Value) -> &'static str {
     match value {
         Value::Array(_) => "items",
         Value::Object(_) => "keys",
-        _ => "characters",
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => "characters",
     }
 }
 
@@ -176,7 +185,12 @@ pub(super) fn read(reader: &mut Reader<'_>, kind: ParameterType, value: Expr) ->
     let items = match value.kind {
         ExprKind::List(items) => items,
         ExprKind::Null => return Vec::new(),
-        _ => {
+        ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::Text(_)
+        | ExprKind::Map(_)
+        | ExprKind::Call(_)
+        | ExprKind::Invalid => {
             reader.error(value.at, format!("want a list of constraints, got {}", value.describe()));
             return Vec::new();
         }

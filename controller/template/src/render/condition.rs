@@ -15,42 +15,48 @@ impl Scope<'_> {
     pub(super) fn holds(&self, condition: &Expr) -> Result<bool, Fault> {
         match &condition.kind {
             ExprKind::Bool(holds) => Ok(*holds),
-            ExprKind::Call(call) => match &**call {
-                Call::Condition { .. } | Call::Logic { .. } => self.holds_call(condition.at, call),
-                _ => match self.value(condition)? {
-                    Value::Bool(holds) => Ok(holds),
-                    other => {
-                        let message = format!("want true or false, got {}", describe(&other));
-                        Err(Fault::new(condition.at, message).within_key(call.name()))
-                    }
-                },
-            },
-            _ => Err(Fault::new(condition.at, format!("want a condition, got {}", condition.describe()))),
+            ExprKind::Call(call) => {
+                if let Call::Condition { .. } | Call::Logic { .. } = &**call {
+                    self.holds_call(condition.at, call)
+                } else {
+                    let value = self.value(condition)?;
+                    value.as_bool().ok_or_else(|| {
+                        let message = format!("want true or false, got {}", describe(&value));
+                        Fault::new(condition.at, message).within_key(call.name())
+                    })
+                }
+            }
+            ExprKind::Null
+            | ExprKind::Number(_)
+            | ExprKind::Text(_)
+            | ExprKind::List(_)
+            | ExprKind::Map(_)
+            | ExprKind::Invalid => {
+                Err(Fault::new(condition.at, format!("want a condition, got {}", condition.describe())))
+            }
         }
     }
 
     pub(super) fn holds_call(&self, at: Place, call: &Call) -> Result<bool, Fault> {
-        match call {
-            Call::Condition { condition } => match self.parameters.condition(*condition) {
+        if let Call::Condition { condition } = call {
+            return match self.parameters.condition(*condition) {
                 Some(holds) => holds.map_err(|error| Fault::Elsewhere(Box::new(error))),
                 None => self.undecided(at, *condition),
-            },
-            Call::Logic { operator: Logic::Not, conditions } => {
-                let holds = conditions.first().map_or(Ok(false), |condition| self.holds(condition));
-                holds.map(|holds| !holds).map_err(|fault| fault.within_key("not"))
-            }
-            Call::Logic { operator, conditions } => {
-                for (index, condition) in conditions.iter().enumerate() {
-                    let within = |fault: Fault| fault.within(|| Step::Item(index)).within_key(call.name());
-                    let holds = self.holds(condition).map_err(within)?;
-                    if holds == (*operator == Logic::Or) {
-                        return Ok(holds);
-                    }
-                }
-                Ok(*operator == Logic::And)
-            }
-            _ => Ok(false), // not one of these
+            };
         }
+        let Call::Logic { operator, conditions } = call else { return Ok(false) };
+        if *operator == Logic::Not {
+            let holds = conditions.first().map_or(Ok(false), |condition| self.holds(condition));
+            return holds.map(|holds| !holds).map_err(|fault| fault.within_key("not"));
+        }
+        for (index, condition) in conditions.iter().enumerate() {
+            let within = |fault: Fault| fault.within(|| Step::Item(index)).within_key(call.name());
+            let holds = self.holds(condition).map_err(within)?;
+            if holds == (*operator == Logic::Or) {
+                return Ok(holds);
+            }
+        }
+        Ok(*operator == Logic::And)
     }
 
     /// The error of a condition without a value: what it names is not there, or is not known yet.

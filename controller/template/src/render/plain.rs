@@ -68,7 +68,7 @@ pub(crate) fn same(a: &Value, b: &Value) -> bool {
     let number = |value: &Value| match value {
         Value::Bool(on) => Some(f64::from(u8::from(*on))),
         Value::Number(number) => number.as_f64(),
-        _ => None,
+        Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
     };
     match (a, b) {
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
@@ -111,13 +111,14 @@ pub(crate) fn key_of(value: &Value) -> String {
 }
 
 fn two(argument: Value, wanted: &str) -> Result<(Value, Value), Wrong> {
-    let got = match argument {
-        Value::Array(items) => match <[Value; 2]>::try_from(items) {
+    let got = if let Value::Array(items) = argument {
+        match <[Value; 2]>::try_from(items) {
             Ok([first, second]) => return Ok((first, second)),
             Err(items) if items.len() < 2 => "too few items",
             Err(_) => "too many items",
-        },
-        other => describe(&other),
+        }
+    } else {
+        describe(&argument)
     };
     Err(Wrong::whole(format!("want {wanted}, got {got}")))
 }
@@ -168,27 +169,32 @@ fn filter(argument: Value) -> Applied {
     let items = match list {
         Value::Array(items) => items,
         Value::Null => return Ok(Value::Null),
-        other => return Err(Wrong::item(1, format!("want a list to filter, got {}", describe(&other)))),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            return Err(Wrong::item(1, format!("want a list to filter, got {}", describe(&other))));
+        }
     };
     let unwanted: BTreeSet<String> = match &values {
         Value::Array(values) => values.iter().map(key_of).collect(),
         Value::Null => BTreeSet::new(),
-        other => return Err(Wrong::item(0, format!("want a list of values, got {}", describe(other)))),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+            return Err(Wrong::item(0, format!("want a list of values, got {}", describe(other))));
+        }
     };
     Ok(items.into_iter().filter(|item| !unwanted.contains(&key_of(item))).collect())
 }
 
 fn list_concat(argument: Value) -> Result<Vec<Value>, Wrong> {
-    let lists = match argument {
-        Value::Array(lists) => lists,
-        other => return Err(Wrong::whole(format!("want a list of lists, got {}", describe(&other)))),
+    let Value::Array(lists) = argument else {
+        return Err(Wrong::whole(format!("want a list of lists, got {}", describe(&argument))));
     };
     let mut all = Vec::new();
     for (index, list) in lists.into_iter().enumerate() {
         match list {
             Value::Array(items) => all.extend(items),
             Value::Null => {}
-            other => return Err(Wrong::item(index, format!("want a list, got {}", describe(&other)))),
+            other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
+                return Err(Wrong::item(index, format!("want a list, got {}", describe(&other))));
+            }
         }
     }
     Ok(all)
@@ -201,16 +207,17 @@ fn unique(list: Vec<Value>) -> Vec<Value> {
 }
 
 fn map_merge(argument: Value) -> Applied {
-    let maps = match argument {
-        Value::Array(maps) => maps,
-        other => return Err(Wrong::whole(format!("want a list of maps, got {}", describe(&other)))),
+    let Value::Array(maps) = argument else {
+        return Err(Wrong::whole(format!("want a list of maps, got {}", describe(&argument))));
     };
     let mut all = Map::new();
     for (index, map) in maps.into_iter().enumerate() {
         match map {
             Value::Object(map) => all.extend(map),
             Value::Null => {}
-            other => return Err(Wrong::item(index, format!("want a map, got {}", describe(&other)))),
+            other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+                return Err(Wrong::item(index, format!("want a map, got {}", describe(&other))));
+            }
         }
     }
     Ok(Value::Object(all))
@@ -257,32 +264,39 @@ fn or_empty(value: Value, wanted: &str) -> Result<Map<String, Value>, String> {
     match value {
         Value::Object(map) => Ok(map),
         Value::Null => Ok(Map::new()),
-        other => Err(format!("want {wanted}, got {}", describe(&other))),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            Err(format!("want {wanted}, got {}", describe(&other)))
+        }
     }
 }
 
 fn str_split(argument: Value, most: usize) -> Applied {
     const WANTED: &str = "[DELIMITER, TEXT, INDEX]";
-    let (delimiter, text, index) = match &argument {
-        Value::Array(items) => match items.as_slice() {
+    let (delimiter, text, index) = if let Value::Array(items) = &argument {
+        match items.as_slice() {
             [delimiter, text] => (delimiter, text, None),
             [delimiter, text, index] => (delimiter, text, Some(index)),
             _ => {
                 let number = if items.len() < 2 { "few" } else { "many" };
                 return Err(Wrong::whole(format!("want {WANTED}, got too {number} items")));
             }
-        },
-        other => return Err(Wrong::whole(format!("want {WANTED}, got {}", describe(other)))),
+        }
+    } else {
+        return Err(Wrong::whole(format!("want {WANTED}, got {}", describe(&argument))));
     };
     let delimiter = match delimiter {
         Value::String(delimiter) if !delimiter.is_empty() => delimiter,
         Value::String(_) => return Err(Wrong::item(0, "the delimiter is empty")),
-        other => return Err(Wrong::item(0, format!("want text as delimiter, got {}", describe(other)))),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            return Err(Wrong::item(0, format!("want text as delimiter, got {}", describe(other))));
+        }
     };
     let text = match text {
         Value::String(text) => text,
         Value::Null => return Ok(Value::Null),
-        other => return Err(Wrong::item(1, format!("want text to split, got {}", describe(other)))),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_)) => {
+            return Err(Wrong::item(1, format!("want text to split, got {}", describe(other))));
+        }
     };
     let parts = || text.split(delimiter.as_str());
     let count = parts().count();
@@ -296,7 +310,7 @@ fn str_split(argument: Value, most: usize) -> Applied {
     let number = match index {
         Value::Number(number) => number.as_i64(),
         Value::String(text) => text.trim().parse().ok(),
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
     let Some(number) = number else {
         return Err(Wrong::item(2, format!("want an index, got {}", describe(index))));

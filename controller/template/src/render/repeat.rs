@@ -17,12 +17,10 @@ impl Scope<'_> {
         permutations: bool,
     ) -> Result<Value, Fault> {
         let within = |fault: Fault| fault.within_key("for_each");
-        let lists = match self.value(for_each).map_err(within)? {
-            Value::Object(lists) => lists,
-            other => {
-                let message = format!("want a map as 'for_each', got {}", describe(&other));
-                return Err(within(Fault::new(for_each.at, message)));
-            }
+        let lists = self.value(for_each).map_err(within)?;
+        let Value::Object(lists) = lists else {
+            let message = format!("want a map as 'for_each', got {}", describe(&lists));
+            return Err(within(Fault::new(for_each.at, message)));
         };
         let mut keys: Vec<(String, Vec<Value>)> = Vec::with_capacity(lists.len());
         for (key, list) in lists {
@@ -35,7 +33,7 @@ impl Scope<'_> {
                     map.into_iter().map(|(key, _)| Value::String(key)).collect()
                 }
                 Value::Null => Vec::new(),
-                other => {
+                other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_)) => {
                     let wanted = if permutations { "a list or a map" } else { "a list" };
                     let message = format!("want {wanted} to repeat over, got {}", describe(&other));
                     let at = for_each.entry(&key).map_or(for_each.at, |entry| entry.value.at);
@@ -69,7 +67,11 @@ impl Scope<'_> {
                 for (key, value) in map {
                     let key = match self.filled_text(at, key, chosen)? {
                         Value::String(key) => key,
-                        other => text_of(&other).into_owned(),
+                        other @ (Value::Null
+                        | Value::Bool(_)
+                        | Value::Number(_)
+                        | Value::Array(_)
+                        | Value::Object(_)) => text_of(&other).into_owned(),
                     };
                     filled.insert(key, self.filled(at, value, chosen)?);
                 }

@@ -34,24 +34,16 @@ impl Scope<'_> {
         params: &Expr,
         strictness: Strictness,
     ) -> Result<Value, Fault> {
-        let text = match self.value(template).map_err(|fault| fault.within_key("template"))? {
-            Value::String(text) => text,
-            other => {
-                return Err(Fault::new(
-                    template.at,
-                    format!("want text as 'template', got {}", describe(&other)),
-                ));
-            }
+        let text = self.value(template).map_err(|fault| fault.within_key("template"))?;
+        let Value::String(text) = text else {
+            let message = format!("want text as 'template', got {}", describe(&text));
+            return Err(Fault::new(template.at, message));
         };
         let params_at = params.at;
-        let params = match self.value(params).map_err(|fault| fault.within_key("params"))? {
-            Value::Object(map) => map,
-            other => {
-                return Err(Fault::new(
-                    params.at,
-                    format!("want a map as 'params', got {}", describe(&other)),
-                ));
-            }
+        let params = self.value(params).map_err(|fault| fault.within_key("params"))?;
+        let Value::Object(params) = params else {
+            let message = format!("want a map as 'params', got {}", describe(&params));
+            return Err(Fault::new(params_at, message));
         };
         if strictness == Strictness::Very
             && let Some((key, _)) = params.iter().find(|(_, value)| is_empty(value))
@@ -110,29 +102,24 @@ impl Scope<'_> {
     }
 
     pub(super) fn list_join(&self, at: Place, delimiter: &Expr, lists: &[Expr]) -> Result<Value, Fault> {
-        let delimiter = match self.value(delimiter)? {
-            Value::String(text) => text,
-            other => {
-                return Err(Fault::new(
-                    delimiter.at,
-                    format!("want text as delimiter, got {}", describe(&other)),
-                ));
-            }
+        let delimiter_at = delimiter.at;
+        let delimiter = self.value(delimiter)?;
+        let Value::String(delimiter) = delimiter else {
+            let message = format!("want text as delimiter, got {}", describe(&delimiter));
+            return Err(Fault::new(delimiter_at, message));
         };
         let mut out = String::new();
         let mut first = true;
         for (i, list) in lists.iter().enumerate() {
-            let items = match self.value(list).map_err(|fault| fault.within(|| Step::Item(i + 1)))? {
-                Value::Array(items) => items,
-                // As in Heat, what is false in Python is no list and no error.
-                other if !is_true(&other) => continue,
-                other => {
-                    return Err(Fault::new(
-                        list.at,
-                        format!("want a list to join, got {}", describe(&other)),
-                    )
-                    .within(|| Step::Item(i + 1)));
-                }
+            let within = |fault: Fault| fault.within(|| Step::Item(i + 1));
+            let items = self.value(list).map_err(within)?;
+            // As in Heat, a value that is false in Python joins nothing, and is no error.
+            if !is_true(&items) {
+                continue;
+            }
+            let Value::Array(items) = items else {
+                let message = format!("want a list to join, got {}", describe(&items));
+                return Err(within(Fault::new(list.at, message)));
             };
             for item in &items {
                 let text = text_of(item);
@@ -153,7 +140,7 @@ pub(crate) fn is_true(value: &Value) -> bool {
     match value {
         Value::Bool(value) => *value,
         Value::Number(number) => number.as_f64() != Some(0.0),
-        other => !is_empty(other),
+        other @ (Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_)) => !is_empty(other),
     }
 }
 

@@ -20,9 +20,10 @@ const WITH_AUTHORITY: [&str; 25] = [
 
 /// The error in the keys, as far as it can be found before any value is known.
 pub(crate) fn unknown_part(argument: &Expr) -> Option<String> {
-    match &argument.kind {
-        ExprKind::Map(entries) => entries.iter().find_map(|entry| unknown(&entry.key)),
-        _ => Some(format!("want a map of {}, got {}", PARTS.join(", "), argument.describe())),
+    if let ExprKind::Map(entries) = &argument.kind {
+        entries.iter().find_map(|entry| unknown(&entry.key))
+    } else {
+        Some(format!("want a map of {}, got {}", PARTS.join(", "), argument.describe()))
     }
 }
 

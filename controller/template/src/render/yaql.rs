@@ -22,11 +22,9 @@ impl Scope<'_> {
         let parsed = match parsed {
             Some(parsed) => parsed,
             None => {
-                let text = match self.value(expression).map_err(|fault| fault.within_key("expression"))? {
-                    Value::String(text) => text,
-                    other => {
-                        return Err(wrong(format!("want text as 'expression', got {}", describe(&other))));
-                    }
+                let text = self.value(expression).map_err(|fault| fault.within_key("expression"))?;
+                let Value::String(text) = text else {
+                    return Err(wrong(format!("want text as 'expression', got {}", describe(&text))));
                 };
                 read = yaql::parse(&text).map_err(wrong)?;
                 &read

@@ -98,11 +98,22 @@ fn property<'t>(properties: &'t Expr, name: &str) -> Option<&'t Expr> {
 pub(crate) fn named(value: &Expr) -> Option<Named> {
     match &value.kind {
         ExprKind::Text(text) => Some(Named::Text(text.clone())),
-        ExprKind::Call(call) => match &**call {
-            Call::GetResource { resource } => Some(Named::Resource(*resource)),
-            Call::GetParam { parameter, path } if path.is_empty() => Some(Named::Parameter(*parameter)),
-            _ => None,
-        },
-        _ => None,
+        ExprKind::Call(call) => {
+            if let Call::GetResource { resource } = &**call {
+                Some(Named::Resource(*resource))
+            } else if let Call::GetParam { parameter, path } = &**call
+                && path.is_empty()
+            {
+                Some(Named::Parameter(*parameter))
+            } else {
+                None
+            }
+        }
+        ExprKind::Null
+        | ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::List(_)
+        | ExprKind::Map(_)
+        | ExprKind::Invalid => None,
     }
 }

@@ -51,11 +51,19 @@ fn written(outputs: &Expr) -> Option<Vec<String>> {
         ExprKind::Null => Some(Vec::new()),
         ExprKind::List(items) => items
             .iter()
-            .map(|item| match &item.entry("name")?.value.kind {
-                ExprKind::Text(name) => Some(name.to_string()),
-                _ => None,
+            .map(|item| {
+                if let ExprKind::Text(name) = &item.entry("name")?.value.kind {
+                    Some(name.to_string())
+                } else {
+                    None
+                }
             })
             .collect(),
-        _ => None,
+        ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::Text(_)
+        | ExprKind::Map(_)
+        | ExprKind::Call(_)
+        | ExprKind::Invalid => None,
     }
 }

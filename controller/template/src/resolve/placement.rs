@@ -71,10 +71,12 @@ impl Placement {
 
 /// The property by which a resource chooses a node.
 pub(super) fn property(kind: Kind) -> Option<&'static str> {
-    match kind {
-        Kind::DeployedServer => Some("name"),
-        Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable => Some("device"),
-        kind => kind.node_property(),
+    if kind == Kind::DeployedServer {
+        Some("name")
+    } else if matches!(kind, Kind::FlowGroup | Kind::FlowMeter | Kind::FlowRule | Kind::FlowTable) {
+        Some("device")
+    } else {
+        kind.node_property()
     }
 }
 

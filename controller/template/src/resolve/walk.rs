@@ -329,17 +329,18 @@ impl Resolver<'_> {
 
     /// The error of a call that names what is not there.
     fn absent(&self, call: &Call, position: Position) -> Option<(&'static str, String)> {
-        let found = match call {
-            Call::GetParam { parameter, .. } => self.parameters.index(*parameter, "parameter"),
-            Call::GetResource { resource } | Call::GetAttr { resource, .. }
-                if position == Position::Value =>
-            {
-                self.resources.index(*resource, "resource")
-            }
-            Call::Condition { condition } => self.conditions.index(*condition, "condition"),
-            _ => return None,
+        let name = call.name();
+        let (function, found) = if let Call::GetParam { parameter, .. } = call {
+            (name, self.parameters.index(*parameter, "parameter"))
+        } else if let Call::GetResource { resource } | Call::GetAttr { resource, .. } = call
+            && position == Position::Value
+        {
+            (name, self.resources.index(*resource, "resource"))
+        } else if let Call::Condition { condition } = call {
+            ("", self.conditions.index(*condition, "condition"))
+        } else {
+            return None;
         };
-        let function = if matches!(call, Call::Condition { .. }) { "" } else { call.name() };
         found.err().map(|message| (function, message))
     }
 
@@ -446,29 +447,22 @@ impl Resolver<'_> {
             return false;
         };
         let Some(version) = self.version else { return true };
-        let part = match call {
-            _ if since > version => {
-                let place = if position == Position::Value { "" } else { " in a condition" };
-                Some((format!("the function '{name}'{place}"), since))
-            }
-            Call::If { values, .. } if values.len() == 1 => {
-                Some(("'if' without a third item".to_owned(), Version::Wallaby))
-            }
-            Call::ListJoin { lists, .. } if lists.len() > 1 => {
-                Some(("'list_join' of several lists".to_owned(), Version::Liberty))
-            }
-            Call::Repeat { permutations: false, .. } => {
-                Some(("'permutations' of 'repeat'".to_owned(), Version::Pike))
-            }
-            _ => None,
+        let (what, since) = if since > version {
+            let place = if position == Position::Value { "" } else { " in a condition" };
+            (format!("the function '{name}'{place}"), since)
+        } else if matches!(call, Call::If { values, .. } if values.len() == 1) {
+            ("'if' without a third item".to_owned(), Version::Wallaby)
+        } else if matches!(call, Call::ListJoin { lists, .. } if lists.len() > 1) {
+            ("'list_join' of several lists".to_owned(), Version::Liberty)
+        } else if matches!(call, Call::Repeat { permutations: false, .. }) {
+            ("'permutations' of 'repeat'".to_owned(), Version::Pike)
+        } else {
+            return true;
         };
-        match part {
-            Some((what, since)) if since > version => {
-                self.errors.push(at, self.path.as_str(), needs(&what, since, version));
-                false
-            }
-            _ => true,
+        if since > version {
+            self.errors.push(at, self.path.as_str(), needs(&what, since, version));
         }
+        since <= version
     }
 
     fn file(&mut self, at: Place, file: u32) {

@@ -89,10 +89,13 @@ impl Decided {
 
 /// Reads the properties of a group or chain.
 pub(super) fn decide(context: &Context<'_>, index: u32) -> Result<Decided, RenderError> {
-    match context.parts.instances[index as usize].kind {
-        Kind::Chain => chain(context, index),
-        kind if kind.is_deployment_group() => deployments(context, index, kind),
-        _ => group(context, index, None),
+    let kind = context.parts.instances[index as usize].kind;
+    if kind == Kind::Chain {
+        chain(context, index)
+    } else if kind.is_deployment_group() {
+        deployments(context, index, kind)
+    } else {
+        group(context, index, None)
     }
 }
 
@@ -133,10 +136,13 @@ pub(super) fn decide_all_but_count(
     index: u32,
     count: usize,
 ) -> Result<Decided, RenderError> {
-    match context.parts.instances[index as usize].kind {
-        Kind::Chain => chain(context, index),
-        kind if kind.is_deployment_group() => Ok(deployments_of(kind, count, None)),
-        _ => group(context, index, Some(count)),
+    let kind = context.parts.instances[index as usize].kind;
+    if kind == Kind::Chain {
+        chain(context, index)
+    } else if kind.is_deployment_group() {
+        Ok(deployments_of(kind, count, None))
+    } else {
+        group(context, index, Some(count))
     }
 }
 
@@ -156,9 +162,10 @@ fn deployments(context: &Context<'_>, index: u32, kind: Kind) -> Result<Decided,
 }
 
 fn deployments_of(kind: Kind, count: usize, keys: Option<Vec<String>>) -> Decided {
-    let member = match kind {
-        Kind::StructuredDeploymentGroup => Kind::StructuredDeployment,
-        _ => Kind::SoftwareDeployment,
+    let member = if kind == Kind::StructuredDeploymentGroup {
+        Kind::StructuredDeployment
+    } else {
+        Kind::SoftwareDeployment
     };
     Decided {
         types: vec![member.name().to_owned()],
@@ -226,7 +233,9 @@ fn whole_number(value: &Value, most: u64) -> Result<usize, String> {
     let number = match value {
         Value::Number(number) => number.as_u64(),
         Value::String(text) => text.trim().parse().ok(),
-        _ => return Err(format!("want a whole number, got {}", describe(value))),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            return Err(format!("want a whole number, got {}", describe(value)));
+        }
     };
     let number = number.filter(|number| *number <= most);
     let number = number.and_then(|number| usize::try_from(number).ok());
@@ -250,7 +259,9 @@ fn removal_list(value: &Value) -> Result<Vec<String>, String> {
                         match item {
                             Value::String(text) => listed.push(text.clone()),
                             Value::Number(number) => listed.push(number.to_string()),
-                            other => return Err(format!("want names of members, got {}", describe(other))),
+                            other @ (Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
+                                return Err(format!("want names of members, got {}", describe(other)));
+                            }
                         }
                     }
                 }
@@ -288,7 +299,9 @@ pub(super) fn batches(
     let given = match &policies {
         Value::Null => return Ok(None),
         Value::Object(map) => map,
-        other => return Err(wrong(format!("want a map, got {}", describe(other)))),
+        other @ (Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_)) => {
+            return Err(wrong(format!("want a map, got {}", describe(other))));
+        }
     };
     if let Some(other) = given.keys().find(|name| !POLICIES.contains(&&***name)) {
         let near = suggestion_or_all(other, &POLICIES);

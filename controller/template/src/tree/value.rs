@@ -197,11 +197,13 @@ impl<'a> Context<'a> {
 
     fn converted(&self, stands: u32, definition: &ParameterDef, given: Value) -> Result<Value, RenderError> {
         let wrong = |message: String| self.said_of(stands, Some(&definition.name), &message);
-        let given = match given {
+        let given = if given.is_null() {
             // As in Heat, also where the parameter has a default.
-            Value::Null => definition.kind.empty(),
-            given if definition.kind == ParameterType::CommaDelimitedList => delimited(given),
-            given => given,
+            definition.kind.empty()
+        } else if definition.kind == ParameterType::CommaDelimitedList {
+            delimited(given)
+        } else {
+            given
         };
         definition.take(&given).map_err(wrong)
     }
@@ -470,7 +472,7 @@ impl<'a> Context<'a> {
                 Value::Array(items) => {
                     key.parse().ok().filter(|at| *at < items.len()).map(|at: usize| items.swap_remove(at))
                 }
-                _ => None,
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
             };
             // As in Heat, for each member: a path that leads nowhere gives null.
             let Some(next) = next else { return Ok(Value::Null) };
@@ -610,7 +612,7 @@ fn with_index(value: Value, variable: &str, index: &str) -> Value {
         Value::Object(map) => {
             map.into_iter().map(|(key, value)| (key, with_index(value, variable, index))).collect()
         }
-        other => other,
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => other,
     }
 }
 
@@ -618,10 +620,7 @@ fn with_index(value: Value, variable: &str, index: &str) -> Value {
 pub(super) fn source<'t>(template: &'t Template, resource: usize, way: &[&str]) -> Option<&'t Expr> {
     let mut expr = &template.resources[resource].properties;
     for step in way {
-        match &expr.kind {
-            ExprKind::Map(_) => expr = &expr.entry(step)?.value,
-            _ => return Some(expr),
-        }
+        if let ExprKind::Map(_) = &expr.kind { expr = &expr.entry(step)?.value } else { return Some(expr) }
     }
     Some(expr)
 }

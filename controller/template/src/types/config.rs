@@ -139,7 +139,10 @@ fn typed(group: &mut ConfigGroup, types: &BTreeMap<String, String>) {
 fn document_group(value: &Value) -> Read<ConfigGroup> {
     match group(value)? {
         ConfigGroup::Script => Err(PropertyError::new("a script is text: take an OS::Heat::SoftwareConfig")),
-        group => Ok(group),
+        group @ (ConfigGroup::ApplyConfig
+        | ConfigGroup::JsonFile
+        | ConfigGroup::OsNetConfig
+        | ConfigGroup::Hook(_)) => Ok(group),
     }
 }
 

@@ -223,10 +223,7 @@ fn spec(given: &RenderedProperties<'_>, site: &dyn Site, is_structured: bool) ->
 
 /// A value for a script's environment: a text as it is, others as JSON.
 fn environment(value: &Value) -> String {
-    match value {
-        Value::Bool(flag) => flag.to_string(),
-        other => text_of(other).into_owned(),
-    }
+    if let Value::Bool(flag) = value { flag.to_string() } else { text_of(value).into_owned() }
 }
 
 fn replacing(config: Option<&SoftwareConfig>) -> BTreeSet<String> {
@@ -288,7 +285,7 @@ impl Structured {
                 map.into_iter().map(each).collect::<Result<Map<_, _>, String>>().map(Value::Object)
             }
             Value::Array(items) => items.into_iter().map(|item| self.fill(item, values)).collect(),
-            other => Ok(other),
+            other @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => Ok(other),
         }
     }
 }
@@ -345,7 +342,9 @@ fn steps(
             let part = |part: &crate::config::ComponentPart| {
                 let config = match &part.tool {
                     ConfigGroup::Script | ConfigGroup::Hook(_) => part.config.as_str().into(),
-                    tool => document(&part.config, tool)?,
+                    tool @ (ConfigGroup::ApplyConfig | ConfigGroup::JsonFile | ConfigGroup::OsNetConfig) => {
+                        document(&part.config, tool)?
+                    }
                 };
                 Ok(step(&part.tool, &part.actions, config))
             };
@@ -426,7 +425,7 @@ fn os_net_config(body: Option<&ConfigBody>) -> Option<(&str, bool)> {
     match body? {
         ConfigBody::Text(ConfigGroup::OsNetConfig, text) => Some((text, true)),
         ConfigBody::Structured(ConfigGroup::OsNetConfig, json) => Some((json, false)),
-        _ => None,
+        ConfigBody::Text(..) | ConfigBody::Structured(..) | ConfigBody::Component(_) => None,
     }
 }
 

@@ -234,9 +234,10 @@ fn packed(entry: &Entry) -> Result<Packed, PropertyError> {
 }
 
 pub(super) fn device(value: &Value) -> Result<DeviceName, PropertyError> {
-    match value {
-        Value::String(text) => text.parse().map_err(|error| PropertyError::new(format!("{error}"))),
-        _ => Err(unwanted("a device, NODE/BRIDGE", value)),
+    if let Value::String(text) = value {
+        text.parse().map_err(|error| PropertyError::new(format!("{error}")))
+    } else {
+        Err(unwanted("a device, NODE/BRIDGE", value))
     }
 }
 
@@ -246,7 +247,9 @@ pub(super) fn guard(value: &Value) -> Result<bool, PropertyError> {
         Value::Bool(on) => Ok(*on),
         Value::String(text) if text.eq_ignore_ascii_case("true") => Ok(true),
         Value::String(text) if text.eq_ignore_ascii_case("false") => Ok(false),
-        _ => Err(unwanted("true or false", value)),
+        Value::Null | Value::Number(_) | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+            Err(unwanted("true or false", value))
+        }
     }
 }
 

@@ -210,9 +210,8 @@ fn class(value: &Value) -> Read<&'static str> {
 }
 
 fn classes(value: &Value) -> Read<Vec<(String, u16)>> {
-    let named = |value: &Value| match value {
-        Value::Null => Ok(CLASSES[0].1.to_owned()),
-        value => class(value).map(str::to_owned),
+    let named = |value: &Value| {
+        if let Value::Null = value { Ok(CLASSES[0].1.to_owned()) } else { class(value).map(str::to_owned) }
     };
     parts(value, "class", named)
 }
@@ -272,7 +271,7 @@ fn wait(value: &Value) -> Read<u32> {
     let number = match value {
         Value::Number(number) => number.as_f64(),
         Value::String(text) => text.trim().parse().ok(),
-        _ => None,
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
     let millis = match number {
         Some(-1.0) => WAIT_MAX * 1000.0,

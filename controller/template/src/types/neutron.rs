@@ -228,9 +228,12 @@ fn address(value: &Value) -> Read<IpAddr> {
 
 /// An empty text means no gateway.
 fn gateway(value: &Value) -> Read<Option<IpAddr>> {
-    match value {
-        Value::String(text) if text.is_empty() => Ok(None),
-        _ => address(value).map(Some),
+    if let Value::String(text) = value
+        && text.is_empty()
+    {
+        Ok(None)
+    } else {
+        address(value).map(Some)
     }
 }
 

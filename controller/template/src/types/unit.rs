@@ -28,7 +28,12 @@ fn refer_list(reader: &mut Reader<'_>, entry: &mut Entry) {
     let items = match &mut entry.value.kind {
         ExprKind::List(items) => items,
         ExprKind::Null => return,
-        _ => {
+        ExprKind::Bool(_)
+        | ExprKind::Number(_)
+        | ExprKind::Text(_)
+        | ExprKind::Map(_)
+        | ExprKind::Call(_)
+        | ExprKind::Invalid => {
             let message = format!("want a list of resources' names, got {}", entry.value.describe());
             reader.error(at, message);
             entry.value.kind = ExprKind::Invalid;

@@ -95,28 +95,52 @@ impl<'a> Arguments<'a> {
     pub fn list(&self, index: usize) -> Result<Arc<List>, String> {
         match self.value(index)? {
             Y::List(list) => Ok(list),
-            other => Err(self.wants("a list", &other)),
+            other @ (Y::Null
+            | Y::Bool(_)
+            | Y::Int(_)
+            | Y::Float(_)
+            | Y::Text(_)
+            | Y::Map(_)
+            | Y::Regex(_)) => Err(self.wants("a list", &other)),
         }
     }
 
     pub fn map(&self, index: usize) -> Result<Arc<super::value::Map>, String> {
         match self.value(index)? {
             Y::Map(map) => Ok(map),
-            other => Err(self.wants("a map", &other)),
+            other @ (Y::Null
+            | Y::Bool(_)
+            | Y::Int(_)
+            | Y::Float(_)
+            | Y::Text(_)
+            | Y::List(_)
+            | Y::Regex(_)) => Err(self.wants("a map", &other)),
         }
     }
 
     pub fn text(&self, index: usize) -> Result<Arc<str>, String> {
         match self.value(index)? {
             Y::Text(text) => Ok(text),
-            other => Err(self.wants("text", &other)),
+            other @ (Y::Null
+            | Y::Bool(_)
+            | Y::Int(_)
+            | Y::Float(_)
+            | Y::List(_)
+            | Y::Map(_)
+            | Y::Regex(_)) => Err(self.wants("text", &other)),
         }
     }
 
     pub fn int(&self, index: usize) -> Result<i128, String> {
         match self.value(index)? {
             Y::Int(n) => Ok(n),
-            other => Err(self.wants("a whole number", &other)),
+            other @ (Y::Null
+            | Y::Bool(_)
+            | Y::Float(_)
+            | Y::Text(_)
+            | Y::List(_)
+            | Y::Map(_)
+            | Y::Regex(_)) => Err(self.wants("a whole number", &other)),
         }
     }
 
@@ -134,11 +158,12 @@ impl<'a> Arguments<'a> {
     pub fn map_of_pairs(&self, pairs: &[Y]) -> Evaluated {
         let mut entries = BTreeMap::new();
         for pair in pairs {
-            match pair {
-                Y::List(pair) if pair.items.len() == 2 => {
-                    entries.insert(super::evaluate::key_text(&pair.items[0])?, pair.items[1].clone());
-                }
-                other => return Err(self.wants("pairs of a key and a value", other)),
+            if let Y::List(pair) = pair
+                && pair.items.len() == 2
+            {
+                entries.insert(super::evaluate::key_text(&pair.items[0])?, pair.items[1].clone());
+            } else {
+                return Err(self.wants("pairs of a key and a value", pair));
             }
         }
         self.evaluator.map(entries)

@@ -73,12 +73,13 @@ fn list(args: &Arguments<'_>) -> Evaluated {
 fn spread(args: &Arguments<'_>) -> Result<Vec<Y>, String> {
     let mut all = Vec::new();
     for value in args.all()? {
-        match value {
-            Y::List(list) if list.streamed => {
-                args.evaluator.step(list.items.len())?;
-                all.extend_from_slice(&list.items);
-            }
-            other => all.push(other),
+        if let Y::List(list) = &value
+            && list.streamed
+        {
+            args.evaluator.step(list.items.len())?;
+            all.extend_from_slice(&list.items);
+        } else {
+            all.push(value)
         }
     }
     Ok(all)
@@ -90,7 +91,9 @@ fn dict(args: &Arguments<'_>) -> Evaluated {
         return match args.value(0)? {
             Y::List(list) => args.map_of_pairs(&list.items),
             map @ Y::Map(_) => Ok(map),
-            other => Err(args.wants("pairs of a key and a value", &other)),
+            other @ (Y::Null | Y::Bool(_) | Y::Int(_) | Y::Float(_) | Y::Text(_) | Y::Regex(_)) => {
+                Err(args.wants("pairs of a key and a value", &other))
+            }
         };
     }
     if keyed != args.count() {
@@ -242,7 +245,9 @@ fn length(args: &Arguments<'_>) -> Evaluated {
         Y::List(list) => Ok(size(list.items.len())),
         Y::Map(map) => Ok(size(map.entries.len())),
         Y::Text(text) => Ok(size(text.chars().count())),
-        other => Err(args.wants("a list, a map or text", &other)),
+        other @ (Y::Null | Y::Bool(_) | Y::Int(_) | Y::Float(_) | Y::Regex(_)) => {
+            Err(args.wants("a list, a map or text", &other))
+        }
     }
 }
 
@@ -251,10 +256,7 @@ fn flattened(args: &Arguments<'_>) -> Evaluated {
     fn take(evaluator: &Evaluator, given: &[Y], all: &mut Vec<Y>) -> Result<(), String> {
         evaluator.step(given.len())?;
         for item in given {
-            match item {
-                Y::List(list) => take(evaluator, &list.items, all)?,
-                other => all.push(other.clone()),
-            }
+            if let Y::List(list) = item { take(evaluator, &list.items, all)? } else { all.push(item.clone()) }
         }
         Ok(())
     }
@@ -273,12 +275,11 @@ fn concat(args: &Arguments<'_>) -> Evaluated {
     }
     let mut all = Vec::new();
     for value in &given {
-        match value {
-            Y::List(list) => {
-                args.evaluator.step(list.items.len())?;
-                all.extend_from_slice(items(list));
-            }
-            other => return Err(args.wants("lists or texts", other)),
+        if let Y::List(list) = value {
+            args.evaluator.step(list.items.len())?;
+            all.extend_from_slice(items(list));
+        } else {
+            return Err(args.wants("lists or texts", value));
         }
     }
     args.stream(all)
@@ -332,7 +333,13 @@ fn coalesce(args: &Arguments<'_>) -> Evaluated {
     for index in 0..args.count() {
         match args.value(index)? {
             Y::Null => {}
-            found => return Ok(found),
+            found @ (Y::Bool(_)
+            | Y::Int(_)
+            | Y::Float(_)
+            | Y::Text(_)
+            | Y::List(_)
+            | Y::Map(_)
+            | Y::Regex(_)) => return Ok(found),
         }
     }
     Ok(Y::Null)

@@ -92,7 +92,7 @@ impl Evaluator {
         let count = match &value {
             Y::List(list) => list.items.len(),
             Y::Map(map) => map.entries.len(),
-            _ => 0,
+            Y::Null | Y::Bool(_) | Y::Int(_) | Y::Float(_) | Y::Text(_) | Y::Regex(_) => 0,
         };
         self.step(count)?;
         self.spend(count.saturating_mul(size_of::<Y>()))?;
@@ -117,7 +117,14 @@ impl Evaluator {
             }
             Node::Member { of, name, safe } => match self.node(frame, of)? {
                 Y::Null if *safe => Ok(Y::Null),
-                of => self.member(&of, name),
+                of @ (Y::Null
+                | Y::Bool(_)
+                | Y::Int(_)
+                | Y::Float(_)
+                | Y::Text(_)
+                | Y::List(_)
+                | Y::Map(_)
+                | Y::Regex(_)) => self.member(&of, name),
             },
             Node::Index { of, by } => {
                 let (of, by) = (self.node(frame, of)?, self.node(frame, by)?);
@@ -156,7 +163,9 @@ impl Evaluator {
                 let items = list.items.iter().map(|item| self.member(item, name));
                 self.stream(items.collect::<Result<_, _>>()?)
             }
-            _ => Err(format!("yaql: {} has no '{}'", of.describe(), cut(name))),
+            Y::Null | Y::Bool(_) | Y::Int(_) | Y::Float(_) | Y::Text(_) | Y::Regex(_) => {
+                Err(format!("yaql: {} has no '{}'", of.describe(), cut(name)))
+            }
         }
     }
 
@@ -238,7 +247,9 @@ pub(super) fn key_text(value: &Y) -> Result<Arc<str>, String> {
     match value {
         Y::Text(text) => Ok(Arc::clone(text)),
         Y::Null | Y::Int(_) | Y::Float(_) | Y::Bool(_) => Ok(value.shown().into()),
-        _ => Err(format!("yaql: want text as the key of a map, got {}", value.describe())),
+        Y::List(_) | Y::Map(_) | Y::Regex(_) => {
+            Err(format!("yaql: want text as the key of a map, got {}", value.describe()))
+        }
     }
 }
 

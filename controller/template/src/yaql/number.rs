@@ -17,12 +17,16 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
         "abs" => args.want(1, 1).and_then(|()| match args.value(0)? {
             Y::Int(n) => Ok(Y::Int(n.abs())),
             Y::Float(n) => Ok(Y::Float(n.abs())),
-            other => Err(args.wants("a number", &other)),
+            other @ (Y::Null | Y::Bool(_) | Y::Text(_) | Y::List(_) | Y::Map(_) | Y::Regex(_)) => {
+                Err(args.wants("a number", &other))
+            }
         }),
         "sign" => args.want(1, 1).and_then(|()| match args.value(0)? {
             Y::Int(n) => Ok(Y::Int(n.signum())),
             Y::Float(n) => Ok(Y::Int(i128::from(n > 0.0) - i128::from(n < 0.0))),
-            other => Err(args.wants("a number", &other)),
+            other @ (Y::Null | Y::Bool(_) | Y::Text(_) | Y::List(_) | Y::Map(_) | Y::Regex(_)) => {
+                Err(args.wants("a number", &other))
+            }
         }),
         "round" => args.want(1, 2).and_then(|()| round(args)),
         "min" | "max" => args.want(2, 2).and_then(|()| {
@@ -105,7 +109,9 @@ fn int(args: &Arguments<'_>) -> Evaluated {
             Ok(n) => Ok(Y::Int(n.into())),
             Err(_) => Err("yaql: 'int' wants a number, got other text".into()),
         },
-        other => Err(args.wants("a number or text", &other)),
+        other @ (Y::Float(_) | Y::List(_) | Y::Map(_) | Y::Regex(_)) => {
+            Err(args.wants("a number or text", &other))
+        }
     }
 }
 
@@ -118,7 +124,7 @@ fn float(args: &Arguments<'_>) -> Evaluated {
             Ok(n) if n.is_finite() => Ok(Y::Float(n)),
             _ => Err("yaql: 'float' wants a number, got other text".into()),
         },
-        other => Err(args.wants("a number or text", &other)),
+        other @ (Y::List(_) | Y::Map(_) | Y::Regex(_)) => Err(args.wants("a number or text", &other)),
     }
 }
 
@@ -132,6 +138,8 @@ fn round(args: &Arguments<'_>) -> Evaluated {
             let rounded = (n * factor).round_ties_even() / factor;
             Ok(Y::Float(if rounded.is_finite() { rounded } else { n }))
         }
-        other => Err(args.wants("a number", &other)),
+        other @ (Y::Null | Y::Bool(_) | Y::Text(_) | Y::List(_) | Y::Map(_) | Y::Regex(_)) => {
+            Err(args.wants("a number", &other))
+        }
     }
 }

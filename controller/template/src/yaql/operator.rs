@@ -95,13 +95,12 @@ fn times(evaluator: &Evaluator, left: &Y, right: &Y) -> Evaluated {
         _ => return arithmetic("*", left, right),
     };
     evaluator.spend(whole.weight().saturating_mul(count))?; // before it is made
-    match whole {
-        Y::List(list) => {
-            evaluator.step(list.items.len().saturating_mul(count))?;
-            let length = list.items.len().saturating_mul(count);
-            evaluator.list(list.items.iter().cycle().take(length).cloned().collect())
-        }
-        whole => evaluator.text(whole.shown().repeat(count)),
+    if let Y::List(list) = whole {
+        evaluator.step(list.items.len().saturating_mul(count))?;
+        let length = list.items.len().saturating_mul(count);
+        evaluator.list(list.items.iter().cycle().take(length).cloned().collect())
+    } else {
+        evaluator.text(whole.shown().repeat(count))
     }
 }
 

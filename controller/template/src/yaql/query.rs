@@ -71,12 +71,11 @@ fn select_many(args: &Arguments<'_>) -> Evaluated {
     args.want(2, 2)?;
     let mut all = Vec::new();
     for made in each(args)? {
-        match made {
-            Y::List(list) => {
-                args.evaluator.step(list.items.len())?;
-                all.extend_from_slice(&list.items);
-            }
-            other => all.push(other),
+        if let Y::List(list) = made {
+            args.evaluator.step(list.items.len())?;
+            all.extend_from_slice(&list.items);
+        } else {
+            all.push(made)
         }
     }
     args.stream(all)

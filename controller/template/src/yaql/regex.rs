@@ -51,10 +51,8 @@ fn has_regex(args: &Arguments<'_>) -> bool {
 
 /// `regex.f(text)` and `text.f(regex)`
 fn of_both(args: &Arguments<'_>) -> Result<(Y, Y), String> {
-    Ok(match args.value(0)? {
-        regex @ Y::Regex(_) => (regex, args.value(1)?),
-        text => (args.value(1)?, text),
-    })
+    let (first, second) = (args.value(0)?, args.value(1)?);
+    Ok(if matches!(first, Y::Regex(_)) { (first, second) } else { (second, first) })
 }
 
 fn made(args: &Arguments<'_>) -> Evaluated {
@@ -80,13 +78,11 @@ fn made(args: &Arguments<'_>) -> Evaluated {
 /// Makes a pattern from a text or a regex; its automaton is bounded in size, and so is its time for
 /// each character.
 pub(super) fn pattern(value: &Y) -> Result<Regex, String> {
-    match value {
-        Y::Regex(text) | Y::Text(text) => {
-            let built =
-                RegexBuilder::new(text).size_limit(Limits::REGEX).dfa_size_limit(Limits::REGEX).build();
-            built.map_err(|error| format!("yaql: the regex '{}' is not valid: {error}", cut(text)))
-        }
-        other => Err(format!("yaql: want a regex, got {}", other.describe())),
+    if let Y::Regex(text) | Y::Text(text) = value {
+        let built = RegexBuilder::new(text).size_limit(Limits::REGEX).dfa_size_limit(Limits::REGEX).build();
+        built.map_err(|error| format!("yaql: the regex '{}' is not valid: {error}", cut(text)))
+    } else {
+        Err(format!("yaql: want a regex, got {}", value.describe()))
     }
 }
 

@@ -63,7 +63,9 @@ fn split(args: &Arguments<'_>) -> Evaluated {
     args.want(1, 3)?;
     let text = match args.value(0)? {
         Y::Text(text) => text,
-        other => return Err(args.wants("text", &other)),
+        other @ (Y::Null | Y::Bool(_) | Y::Int(_) | Y::Float(_) | Y::List(_) | Y::Map(_) | Y::Regex(_)) => {
+            return Err(args.wants("text", &other));
+        }
     };
     args.evaluator.step(text.len() / 8)?;
     let separator = args.optional(1)?.filter(|value| !matches!(value, Y::Null));

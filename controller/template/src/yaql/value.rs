@@ -185,7 +185,7 @@ impl Y {
             // Beyond 2^53 the nearest one, as in Python.
             Y::Int(n) => *n as f64,
             Y::Float(n) => *n + 0.0, // -0.0 is 0.0
-            _ => 0.0,
+            Y::Null | Y::Bool(_) | Y::Text(_) | Y::List(_) | Y::Map(_) | Y::Regex(_) => 0.0,
         }
     }
 
@@ -204,10 +204,7 @@ impl Y {
 
     /// The text as Python's `str` writes it.
     pub fn python_text(&self) -> String {
-        match self {
-            Y::Text(text) => text.to_string(),
-            other => other.python(),
-        }
+        if let Y::Text(text) = self { text.to_string() } else { self.python() }
     }
 
     /// As Python's `repr` writes it, for whom yaql's lists are tuples.

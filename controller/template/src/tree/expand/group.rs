@@ -46,10 +46,12 @@ impl Expander<'_> {
             None => (Vec::new(), self.known.removed(&name)),
         };
         let kind = self.parts.instances[index as usize].kind;
-        let body = match kind {
-            Kind::Chain => Body::Link { of: index },
-            _ if kind.is_deployment_group() => Body::Deployed { of: index },
-            _ => Body::Member { of: index },
+        let body = if kind == Kind::Chain {
+            Body::Link { of: index }
+        } else if kind.is_deployment_group() {
+            Body::Deployed { of: index }
+        } else {
+            Body::Member { of: index }
         };
         let mut members = Vec::with_capacity(names.len());
         for own in &names {
@@ -165,10 +167,10 @@ fn used_in(expr: &Expr, parameters: &mut BTreeSet<u32>, conditions: &mut BTreeSe
             entries.iter().for_each(|entry| used_in(&entry.value, parameters, conditions));
         }
         ExprKind::Call(call) => {
-            match &**call {
-                Call::GetParam { parameter, .. } => drop(parameters.insert(*parameter)),
-                Call::Condition { condition } => drop(conditions.insert(*condition)),
-                _ => {}
+            if let Call::GetParam { parameter, .. } = &**call {
+                parameters.insert(*parameter);
+            } else if let Call::Condition { condition } = &**call {
+                conditions.insert(*condition);
             }
             for (_, operand) in call.operands() {
                 used_in(operand, parameters, conditions);

@@ -162,15 +162,14 @@ fn whole_ones(expr: &Expr, found: &mut Vec<u32>) {
         ExprKind::List(items) => items.iter().for_each(|item| whole_ones(item, found)),
         ExprKind::Map(entries) => entries.iter().for_each(|entry| whole_ones(&entry.value, found)),
         ExprKind::Call(call) => {
-            match &**call {
-                Call::GetResource { resource } => found.push(*resource),
+            if let Call::GetResource { resource } = &**call {
+                found.push(*resource);
+            } else if let Call::GetAttr { resource, attribute, path } = &**call
+                && path.is_empty()
                 // The states of all members are one text.
-                Call::GetAttr { resource, attribute, path }
-                    if path.is_empty() && **attribute != *Spec::STATE =>
-                {
-                    found.push(*resource);
-                }
-                _ => {}
+                && **attribute != *Spec::STATE
+            {
+                found.push(*resource);
             }
             call.operands().into_iter().for_each(|(_, operand)| whole_ones(operand, found));
         }

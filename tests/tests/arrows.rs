@@ -55,10 +55,6 @@ const FACE: &[&str] = &[
     "time",
 ];
 
-/// Arrows that features add which only the controller's crates want (openidconnect, by rand): cargo's description has the
-/// features of all crates at once. `cargo tree -p muster-engine -i getrandom` finds none.
-const OF_OTHERS: &[(&str, &str)] = &[("rand_core", "getrandom"), ("crypto-common", "getrandom")];
-
 const TABLE: &[Rule] = &[
     Rule { name: "muster-shared", may: &[], never: SHELL },
     Rule {
@@ -230,6 +226,23 @@ impl Graph {
         graph
     }
 
+    /// From what `cargo tree --prefix depth` prints of one crate.
+    fn of_tree(printed: &str) -> Self {
+        let mut graph = Self::default();
+        let mut above: Vec<&str> = Vec::new();
+        for line in printed.lines().filter(|line| !line.is_empty()) {
+            let name = line.trim_start_matches(|c: char| c.is_ascii_digit());
+            let depth = line[..line.len() - name.len()].parse().expect("each line begins with its depth");
+            let name = name.split(' ').next().expect("a line has a name");
+            above.truncate(depth);
+            if let Some(parent) = above.last() {
+                graph.needs.entry((*parent).to_owned()).or_default().insert(name.to_owned());
+            }
+            above.push(name);
+        }
+        graph
+    }
+
     /// The way from one crate to another, if there is one.
     fn way(&self, from: &str, to: &str) -> Option<Vec<String>> {
         let mut seen = BTreeSet::from([from]);
@@ -239,8 +252,7 @@ impl Graph {
             if last == to {
                 return Some(way);
             }
-            let own = |next: &&String| !OF_OTHERS.contains(&(last.as_str(), next.as_str()));
-            for next in self.needs.get(&last).into_iter().flatten().filter(own) {
+            for next in self.needs.get(&last).into_iter().flatten() {
                 if seen.insert(next) {
                     open.push(way.iter().chain([next]).cloned().collect());
                 }
@@ -254,8 +266,10 @@ fn text(value: &Value) -> String {
     value.as_str().expect("cargo prints names and ids as text").to_owned()
 }
 
-/// What is wrong, a line each.
-fn check(table: &[Rule], graph: &Graph) -> Vec<String> {
+/// What is wrong, a line each. `graph` has the features that all crates ask for together; `alone` has those of one crate and
+/// what it needs, and is asked where that makes a difference: openidconnect gives the controller's rand_core a getrandom
+/// that no pure crate asks for.
+fn check(table: &[Rule], graph: &Graph, alone: impl Fn(&str) -> Graph) -> Vec<String> {
     let mut wrong = Vec::new();
     for name in graph.ours.iter().filter(|name| !table.iter().any(|rule| rule.name == **name)) {
         wrong.push(format!("{name} has no row in the table"));
@@ -271,7 +285,13 @@ fn check(table: &[Rule], graph: &Graph) -> Vec<String> {
         for name in needs.filter(|name| graph.ours.contains(*name) && !rule.may.contains(&name.as_str())) {
             wrong.push(format!("{} may not depend on {name}", rule.name));
         }
-        for way in rule.never.iter().filter_map(|name| graph.way(rule.name, name)) {
+        let reached: Vec<&str> =
+            rule.never.iter().copied().filter(|name| graph.way(rule.name, name).is_some()).collect();
+        if reached.is_empty() {
+            continue;
+        }
+        let alone = alone(rule.name);
+        for way in reached.into_iter().filter_map(|name| alone.way(rule.name, name)) {
             wrong.push(format!("{} may not reach {}", rule.name, way[1..].join(" → ")));
         }
     }
@@ -301,7 +321,14 @@ fn our_crates_keep_to_the_table() {
     let host = String::from_utf8(host.stdout).unwrap();
     let host = host.lines().find_map(|line| line.strip_prefix("host: ")).unwrap();
     let graph = Graph::read(&metadata(&["--filter-platform", host]));
-    let wrong = check(TABLE, &graph);
+    let wrong = check(TABLE, &graph, |name| {
+        let output = cargo()
+            .args(["tree", "--locked", "--edges=normal,build", "--prefix=depth", "--package", name])
+            .output()
+            .unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Graph::of_tree(str::from_utf8(&output.stdout).unwrap())
+    });
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
@@ -373,15 +400,32 @@ fn small() -> Graph {
 fn the_check_finds_what_it_is_for() {
     let b = || Rule { name: "b", may: &[], never: &[] };
     let c = || Rule { name: "c", may: &[], never: &["tokio"] };
-    let of_a = |may, never| check(&[Rule { name: "a", may, never }, b(), c()], &small());
+    let of_a = |may, never| check(&[Rule { name: "a", may, never }, b(), c()], &small(), |_| small());
     assert_eq!(of_a(&["b"], &[]), [""; 0]);
     assert_eq!(of_a(&[], &[]), ["a may not depend on b"]);
     assert_eq!(of_a(&["b"], &["tokio"]), ["a may not reach b → tokio"]);
     assert_eq!(of_a(&["b", "d"], &[]), ["d, in the row of a, is no crate of ours: misspelt?"]);
     assert_eq!(of_a(&["b"], &["tokyo"]), ["tokyo, in the row of a, is no crate in Cargo.lock: misspelt?"]);
-    let without_a = check(&[b(), c()], &small());
+    let without_a = check(&[b(), c()], &small(), |_| small());
     assert_eq!(without_a, ["a has no row in the table"]);
     let misspelt = Rule { name: "bb", may: &[], never: &[] };
-    let wrong = check(&[Rule { name: "a", may: &["b"], never: &[] }, misspelt, c()], &small());
+    let wrong = check(&[Rule { name: "a", may: &["b"], never: &[] }, misspelt, c()], &small(), |_| small());
     assert_eq!(wrong, ["b has no row in the table", "bb, in the row of bb, is no crate of ours: misspelt?"]);
+}
+
+#[test]
+fn a_feature_of_other_crates_is_no_arrow() {
+    let a = || [Rule { name: "a", may: &["b"], never: &["tokio"] }];
+    let without = |wrong: Vec<String>| -> Vec<String> {
+        wrong.into_iter().filter(|what| !what.ends_with("has no row in the table")).collect()
+    };
+    let alone = |printed: &'static str| {
+        without(check(&a(), &small(), |name| {
+            assert_eq!(name, "a");
+            Graph::of_tree(printed)
+        }))
+    };
+    assert_eq!(alone("0a v1.0.0 (/a)\n1b v1.0.0\n1d v1.0.0\n"), [""; 0]);
+    let by_d = alone("0a v1.0.0 (/a)\n1b v1.0.0\n2e v1.0.0\n1d v1.0.0\n2tokio v1.0.0 (*)\n");
+    assert_eq!(by_d, ["a may not reach d → tokio"]);
 }

@@ -22,6 +22,7 @@ use std::net::IpAddr;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use data_encoding::HEXLOWER;
 use muster_shared::join::{JoinError, relayed};
 use muster_shared::model::ContentDigest;
 use muster_shared::seal::{Seal, SealPublic, SealSecret};
@@ -277,7 +278,7 @@ impl fmt::Debug for Pki {
 }
 
 fn create(data_dir: &Path, dir: &Path) -> Result<(), PkiError> {
-    let site = random::<5>()?.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let site = HEXLOWER.encode(&random::<5>()?);
     let key = KeyPair::generate()?;
     let mut params = parameters(&format!("muster site {site}"), CA_DAYS)?;
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));

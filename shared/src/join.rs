@@ -25,7 +25,7 @@ use std::net::Ipv6Addr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use data_encoding::BASE64URL_NOPAD;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -388,7 +388,7 @@ impl fmt::Debug for TokenSecret {
 
 impl fmt::Display for TokenId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        write!(f, "{}", HEXLOWER.encode_display(&self.0))
     }
 }
 
@@ -402,8 +402,7 @@ impl FromStr for TokenId {
     type Err = TokenError;
 
     fn from_str(text: &str) -> Result<Self, TokenError> {
-        let bytes =
-            data_encoding::HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| TokenError::Damaged)?;
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).map_err(|_| TokenError::Damaged)?;
         bytes.try_into().map(TokenId).map_err(|_| TokenError::Damaged)
     }
 }

@@ -9,6 +9,7 @@ pub mod finding;
 pub mod generation;
 pub mod id;
 pub mod join;
+pub mod mac;
 pub mod model;
 pub mod near;
 pub mod pattern;

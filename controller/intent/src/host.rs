@@ -12,8 +12,8 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use muster_shared::NodeId;
 use muster_shared::model::flow::DeviceName;
+use muster_shared::{NodeId, mac};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -47,8 +47,7 @@ impl HostId {
 
 impl fmt::Display for HostId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, g] = self.0;
-        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+        f.write_str(&mac::text(&self.0))
     }
 }
 
@@ -57,14 +56,7 @@ impl FromStr for HostId {
 
     /// Reads six octets with colons, in upper or lower case: `AA:bb:…` and `aa:BB:…` are one host.
     fn from_str(text: &str) -> Result<Self, NotAHost> {
-        let mut octets = [0; 6];
-        let mut parts = text.split(':');
-        for octet in &mut octets {
-            let part = parts.next().ok_or(NotAHost)?;
-            let is_hex = part.len() == 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-            *octet = u8::from_str_radix(part, 16).ok().filter(|_| is_hex).ok_or(NotAHost)?;
-        }
-        Self::new(octets).filter(|_| parts.next().is_none()).ok_or(NotAHost)
+        mac::parse(text).and_then(Self::new).ok_or(NotAHost)
     }
 }
 

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use chacha20poly1305::aead::AeadInPlace as _;
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
-use data_encoding::HEXLOWER_PERMISSIVE;
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use rustls::crypto::ring::default_provider;
 use thiserror::Error;
 use zeroize::Zeroizing;
@@ -79,7 +79,7 @@ pub struct KeyId([u8; 8]);
 
 impl fmt::Display for KeyId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        write!(f, "{}", HEXLOWER.encode_display(&self.0))
     }
 }
 

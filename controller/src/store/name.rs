@@ -1,5 +1,6 @@
 //! How logs and reasons call a change that was not written, and about how much room it takes in the database.
 
+use data_encoding::HEXLOWER;
 use muster_engine::record::{Change, RolloutChange};
 use muster_flow::record::FlowChange;
 use muster_intent::record::IntentChange;
@@ -86,7 +87,7 @@ pub(super) fn weight(change: &Change) -> u64 {
 }
 
 fn short(digest: &[u8; 32]) -> String {
-    digest.iter().take(6).map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(&digest[..6])
 }
 
 #[cfg(test)]

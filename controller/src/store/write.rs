@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use data_encoding::HEXLOWER;
 use muster_engine::Hook;
 use muster_engine::cause::Cause;
 use muster_engine::record::{
@@ -106,7 +107,7 @@ pub(super) fn apply(
                     ["secret_hash", "expires", "uses", "uses_left", "name", "labels", "rate"]
                 ),
                 values![
-                    hex(&token.id),
+                    HEXLOWER.encode(&token.id),
                     token.secret_hash,
                     int(token.expires),
                     token.uses,
@@ -118,7 +119,7 @@ pub(super) fn apply(
             )?;
         }
         Change::TokenRemoved(id) => {
-            db.execute("DELETE FROM tokens WHERE id = ?1", values![hex(id)])?;
+            db.execute("DELETE FROM tokens WHERE id = ?1", values![HEXLOWER.encode(id)])?;
         }
         Change::User(user) => super::user::put(db, user)?,
         Change::UserRemoved(name) => super::user::remove(db, name)?,
@@ -135,10 +136,6 @@ pub(super) fn apply(
         Change::Audit(record) => super::audit::put(db, record, now, bounds)?,
     }
     Ok(())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
 fn put_revision(db: &Db, key: &DataKey, revision: &RevisionRecord, now: &str) -> Result<(), StoreError> {

@@ -4,6 +4,7 @@
 //! Absent: how an agent reads them (`agent/host/src/facts.rs`), and values that change by themselves (counters, the
 //! time of the last boot). Nothing should depend on them.
 
+use muster_shared::mac;
 use muster_shared::model::{DiskFacts, Facts, LinkFacts, NeighbourFacts};
 use serde_json::{Map, Value, json};
 
@@ -55,7 +56,7 @@ fn disk(disk: &DiskFacts) -> Value {
 }
 
 fn link(link: &LinkFacts) -> Value {
-    let octets = |mac: [u8; 6]| mac.map(|octet| format!("{octet:02x}")).join(":");
+    let octets = |octets: [u8; 6]| mac::text(&octets);
     let pci = link.pci.as_ref();
     json!({
         "name": link.name,

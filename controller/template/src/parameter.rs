@@ -3,6 +3,7 @@
 //! Absent: which value a parameter gets (`bind.rs`), and the masking of hidden ones (`masking.rs`).
 
 mod constraint;
+mod cron;
 mod custom;
 mod pattern;
 

@@ -50,7 +50,7 @@ fn granted() -> JoinAnswer {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    data_encoding::HEXLOWER.encode(bytes)
+    HEXLOWER.encode(bytes)
 }
 
 #[test]

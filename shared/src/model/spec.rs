@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -177,7 +178,7 @@ impl fmt::Debug for Content {
 
 impl fmt::Display for ContentDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|b| write!(f, "{b:02x}"))
+        write!(f, "{}", HEXLOWER.encode_display(&self.0))
     }
 }
 

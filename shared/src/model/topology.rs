@@ -9,6 +9,8 @@
 
 use std::fmt;
 
+use data_encoding::HEXLOWER;
+
 use super::flow::Bridge;
 
 /// The most devices that one node reports: no server has more.
@@ -54,8 +56,6 @@ impl Beacon {
 
 impl fmt::Debug for Beacon {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Beacon(")?;
-        self.0[..Self::SHOWN].iter().try_for_each(|octet| write!(f, "{octet:02x}"))?;
-        f.write_str("…)")
+        write!(f, "Beacon({}…)", HEXLOWER.encode_display(&self.0[..Self::SHOWN]))
     }
 }

@@ -10,6 +10,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use muster_shared::mac;
 use muster_shared::model::NeighbourFacts;
 use muster_shared::model::topology::Beacon;
 use thiserror::Error;
@@ -218,7 +219,7 @@ impl Id {
         }
         match std::str::from_utf8(&self.octets).ok().filter(is_plain) {
             Some(text) if self.subtype != mac && self.subtype != address => text.to_owned(),
-            _ => self.octets.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":"),
+            _ => mac::text(&self.octets),
         }
     }
 }

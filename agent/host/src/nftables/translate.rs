@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use muster_shared::mac;
 use muster_shared::model::flow::{
     Action, Criterion, Ct, Entry, Field, Instruction, Output, Packed, Port, Rule,
 };
@@ -224,8 +225,8 @@ impl Matches {
         let (words, show): (String, Show) = match field {
             Field::CtMark => ("ct mark".into(), number),
             Field::CtZone => ("ct zone".into(), number),
-            Field::EthSrc => ("ether saddr".into(), ether),
-            Field::EthDst => ("ether daddr".into(), ether),
+            Field::EthSrc => ("ether saddr".into(), mac::text_of_field),
+            Field::EthDst => ("ether daddr".into(), mac::text_of_field),
             Field::IpDscp => (format!("{ip} dscp"), number),
             Field::IpEcn => (format!("{ip} ecn"), number),
             Field::Ipv4Src => ("ip saddr".into(), ip4),
@@ -383,11 +384,6 @@ pub(super) fn ip4(value: u128) -> String {
 
 pub(super) fn ip6(value: u128) -> String {
     Ipv6Addr::from(value).to_string()
-}
-
-pub(super) fn ether(value: u128) -> String {
-    let bytes: Vec<String> = value.to_be_bytes()[10..].iter().map(|byte| format!("{byte:02x}")).collect();
-    bytes.join(":")
 }
 
 fn number(value: u128) -> String {

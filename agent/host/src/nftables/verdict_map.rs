@@ -3,10 +3,11 @@
 
 use std::fmt;
 
+use muster_shared::mac;
 use muster_shared::model::flow::{Criterion, Field, Port, Rule};
 use serde_json::{Value, json};
 
-use super::translate::{ether, ip4, ip6, may_be_quoted};
+use super::translate::{ip4, ip6, may_be_quoted};
 
 /// A change with this many rules of one shape makes a map of them: fewer are easier to read as rules.
 pub(super) const SHARED: usize = 16;
@@ -64,7 +65,7 @@ pub(super) fn of(rule: &Rule) -> Option<(Shape, String, Value)> {
             Criterion::Field { field, value, mask: None } => {
                 let at = KEYS.iter().position(|key| key.fields.contains(field))?;
                 let (text, given) = match KEYS[at].kind {
-                    "ether_addr" => (ether(*value), json!(ether(*value))),
+                    "ether_addr" => (mac::text_of_field(*value), json!(mac::text_of_field(*value))),
                     "ipv4_addr" => (ip4(*value), json!(ip4(*value))),
                     "ipv6_addr" => (ip6(*value), json!(ip6(*value))),
                     _ => (value.to_string(), json!(u16::try_from(*value).ok()?)),

@@ -3,8 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use muster_shared::model::network::{NetworkDocument, NicMapping, Problem};
-use saphyr_parser::{Event, Parser, ScalarStyle};
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::json_schema;
 
@@ -52,44 +51,5 @@ fn samples_are_taken_or_refused_by_name() {
 
 /// As much YAML as the samples have.
 pub fn yaml(text: &str) -> Value {
-    let mut events = Parser::new_from_str(text).map(|event| event.unwrap().0);
-    loop {
-        let event = events.next().unwrap();
-        if !matches!(event, Event::StreamStart | Event::DocumentStart(_)) {
-            return node(event, &mut events);
-        }
-    }
-}
-
-fn node<'a>(event: Event<'a>, events: &mut impl Iterator<Item = Event<'a>>) -> Value {
-    match event {
-        Event::Scalar(text, ScalarStyle::Plain, ..) => match &*text {
-            "True" => Value::Bool(true),
-            "False" => Value::Bool(false),
-            _ => serde_json::from_str(&text).unwrap_or_else(|_| Value::String(text.into_owned())),
-        },
-        Event::Scalar(text, ..) => Value::String(text.into_owned()),
-        Event::SequenceStart(..) => {
-            let mut items = Vec::new();
-            loop {
-                match events.next().unwrap() {
-                    Event::SequenceEnd => return Value::Array(items),
-                    event => items.push(node(event, events)),
-                }
-            }
-        }
-        Event::MappingStart(..) => {
-            let mut map = Map::new();
-            loop {
-                match events.next().unwrap() {
-                    Event::MappingEnd => return Value::Object(map),
-                    event => {
-                        let Value::String(key) = node(event, events) else { panic!("a key that is no text") };
-                        map.insert(key, node(events.next().unwrap(), events));
-                    }
-                }
-            }
-        }
-        other => panic!("{other:?}"),
-    }
+    muster_yaml::parse(text).unwrap()
 }

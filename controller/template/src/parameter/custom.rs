@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 
+use super::cron::is_cron;
 use crate::error::{cut, suggestion_or_all};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,31 +145,6 @@ fn is_dns_name(text: &str) -> bool {
     trimmed.len() <= FQDN_MAX && labels.iter().all(is_label) && !(labels.len() > 1 && last_is_number)
 }
 
-/// Five fields, or six with seconds.
-fn is_cron(text: &str) -> bool {
-    const MONTHS: [&str; 12] =
-        ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"];
-    const DAYS: [&str; 7] = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"];
-    let fields: [(u32, u32, &[&str]); 6] =
-        [(0, 59, &[]), (0, 23, &[]), (1, 31, &[]), (1, 12, &MONTHS), (0, 7, &DAYS), (0, 59, &[])];
-    let given: Vec<&str> = text.split_whitespace().collect();
-    let is_value = |text: &str, (least, most, names): (u32, u32, &[&str])| {
-        let named = names.iter().any(|name| name.eq_ignore_ascii_case(text));
-        named || text.parse::<u32>().is_ok_and(|n| (least..=most).contains(&n))
-    };
-    let is_item = |item: &str, field| {
-        let (range, step) = item.split_once('/').map_or((item, None), |(range, step)| (range, Some(step)));
-        let range_fits = match range.split_once('-') {
-            _ if range == "*" => true,
-            Some((from, to)) => is_value(from, field) && is_value(to, field),
-            None => is_value(range, field),
-        };
-        range_fits && step.is_none_or(|step| step.parse::<u32>().is_ok_and(|n| n > 0))
-    };
-    (5..=6).contains(&given.len())
-        && given.iter().zip(fields).all(|(text, field)| text.split(',').all(|item| is_item(item, field)))
-}
-
 /// `2026-01-31`, `2026-01-31T12:00:00.5+01:00`; the shorter and the ones without signs between too.
 fn is_time(text: &str) -> bool {
     let (date, time) = match text.split_once(['T', ' ']) {
@@ -226,12 +202,14 @@ fn is_clock(text: &str) -> bool {
         Some((whole, fraction)) => (whole, Some(fraction)),
         None => (clock, None),
     };
-    let is_clock = match fields(whole).as_slice() {
-        [hour] => number(hour, 0, 23),
-        [hour, minute] => number(hour, 0, 23) && number(minute, 0, 59),
-        [hour, minute, second] => number(hour, 0, 23) && number(minute, 0, 59) && number(second, 0, 59),
-        _ => false,
-    };
+    let is_clock = whole.as_bytes().get(..2).is_some_and(|hour| hour.iter().all(u8::is_ascii_digit));
+    let is_clock = is_clock
+        && match fields(whole).as_slice() {
+            [hour] => fraction.is_none() && number(hour, 0, 23),
+            [hour, minute] => number(hour, 0, 23) && number(minute, 0, 59),
+            [hour, minute, second] => number(hour, 0, 23) && number(minute, 0, 59) && number(second, 0, 59),
+            _ => false,
+        };
     let is_zone = match zone {
         "" | "Z" => true,
         _ => match fields(&zone[1..]).as_slice() {

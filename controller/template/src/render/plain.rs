@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use data_encoding::HEXLOWER;
 use md5::{Digest, Md5};
 use serde_json::{Map, Value};
 use sha1::Sha1;
@@ -144,24 +145,18 @@ fn digest(argument: Value) -> Applied {
         return Err(Wrong::item(1, format!("want text to digest, got {}", describe(&value))));
     };
     let hex = match algorithm.to_ascii_lowercase().as_str() {
-        "md5" => hex(&Md5::digest(&text)),
-        "sha1" => hex(&Sha1::digest(&text)),
-        "sha224" => hex(&Sha224::digest(&text)),
-        "sha256" => hex(&Sha256::digest(&text)),
-        "sha384" => hex(&Sha384::digest(&text)),
-        "sha512" => hex(&Sha512::digest(&text)),
+        "md5" => HEXLOWER.encode(&Md5::digest(&text)),
+        "sha1" => HEXLOWER.encode(&Sha1::digest(&text)),
+        "sha224" => HEXLOWER.encode(&Sha224::digest(&text)),
+        "sha256" => HEXLOWER.encode(&Sha256::digest(&text)),
+        "sha384" => HEXLOWER.encode(&Sha384::digest(&text)),
+        "sha512" => HEXLOWER.encode(&Sha512::digest(&text)),
         _ => {
             let near = suggestion_or_all(&algorithm, &ALGORITHMS);
             return Err(Wrong::item(0, format!("unknown algorithm '{}'{near}", cut(&algorithm))));
         }
     };
     Ok(Value::String(hex))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let digits = bytes.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits.map(|digit| char::from(DIGITS[usize::from(digit)])).collect()
 }
 
 fn filter(argument: Value) -> Applied {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
 
 use crate::error::{cut, suggestion};
@@ -10,6 +11,12 @@ use crate::expression::{Expr, ExprKind, describe};
 use crate::text::python;
 
 const PARTS: [&str; 8] = ["scheme", "username", "password", "host", "port", "path", "query", "fragment"];
+
+/// The characters that Python's `quote` leaves besides letters and digits, and those left in each part of a URL.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'.').remove(b'-').remove(b'~');
+const PATH: &AsciiSet = &UNRESERVED.remove(b'/');
+const HOST: &AsciiSet = &UNRESERVED.remove(b':');
+const QUERY: &AsciiSet = &PATH.remove(b' ');
 
 /// The schemes for which Python writes `//` before an empty host: `uses_netloc` of its `urllib.parse`.
 const WITH_AUTHORITY: [&str; 25] = [
@@ -50,7 +57,7 @@ pub(super) fn make(argument: Value) -> Result<String, String> {
     }
     let authority = authority(text("username")?, text("password")?, text("host")?, port(parts.get("port"))?);
     let query = query(parts.get("query"))?;
-    let (path, fragment) = (quote(text("path")?, "/"), quote(text("fragment")?, "/"));
+    let (path, fragment) = (quote(text("path")?, PATH), quote(text("fragment")?, PATH));
 
     // Joins the parts as `urlunsplit` does.
     let mut url = String::new();
@@ -67,7 +74,7 @@ pub(super) fn make(argument: Value) -> Result<String, String> {
         }
     }
     url.push_str(&path);
-    for (mark, part) in [('?', &query), ('#', &fragment)] {
+    for (mark, part) in [('?', &*query), ('#', &*fragment)] {
         if !part.is_empty() {
             url.push(mark);
             url.push_str(part);
@@ -79,15 +86,15 @@ pub(super) fn make(argument: Value) -> Result<String, String> {
 fn authority(username: &str, password: &str, host: &str, port: Option<u16>) -> String {
     let mut out = String::new();
     if !username.is_empty() || !password.is_empty() {
-        out.push_str(&quote(username, ""));
+        out.push_str(&quote(username, UNRESERVED));
         if !password.is_empty() {
             out.push(':');
-            out.push_str(&quote(password, ""));
+            out.push_str(&quote(password, UNRESERVED));
         }
         out.push('@');
     }
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    let quoted = quote(bare, ":");
+    let quoted = quote(bare, HOST);
     if quoted.contains(':') {
         out.push('[');
         out.push_str(&quoted);
@@ -130,22 +137,14 @@ fn query(value: Option<&Value>) -> Result<String, String> {
         if !out.is_empty() {
             out.push('&');
         }
-        let plus = |text: &str| quote(text, " /").replace(' ', "+");
+        let plus = |text: &str| quote(text, QUERY).replace(' ', "+");
         let value = value.as_str().map_or_else(|| python(value).into(), Cow::Borrowed);
         write!(out, "{}={}", plus(key), plus(&value)).expect("writing to a String does not fail");
     }
     Ok(out)
 }
 
-/// Escapes all bytes except letters, digits, `_.-~` and those in `safe`.
-fn quote(text: &str, safe: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || b"_.-~".contains(&byte) || safe.as_bytes().contains(&byte) {
-            out.push(char::from(byte));
-        } else {
-            write!(out, "%{byte:02X}").expect("writing to a String does not fail");
-        }
-    }
-    out
+/// Escapes all bytes except letters, digits, and those that the set leaves.
+fn quote<'t>(text: &'t str, set: &'static AsciiSet) -> Cow<'t, str> {
+    utf8_percent_encode(text, set).into()
 }

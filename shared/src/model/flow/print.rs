@@ -4,6 +4,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use serde_json::{Map, Value, json};
 
+use crate::mac;
+
 use super::{
     Action, Criterion, Ct, Entry, Field, FieldKind, Group, GroupKind, Instruction, Meter, Output, Port, Rule,
 };
@@ -185,7 +187,7 @@ pub(super) fn value_text(field: Field, value: u128, mask: Option<u128>) -> Strin
 fn value_json(field: Field, value: u128, mask: Option<u128>) -> Value {
     match field.kind() {
         FieldKind::Number => number_json(value, mask),
-        FieldKind::Mac => json!(with_mask(mac(value), mask.map(mac))),
+        FieldKind::Mac => json!(with_mask(mac::text_of_field(value), mask.map(mac::text_of_field))),
         FieldKind::Ipv4 => json!(address(ipv4(value), mask, 32, ipv4)),
         FieldKind::Ipv6 => json!(address(ipv6(value), mask, 128, ipv6)),
         FieldKind::Vlan => match (value, mask) {
@@ -230,11 +232,6 @@ fn address(value: String, mask: Option<u128>, bits: u32, text: fn(u128) -> Strin
         true => format!("{value}/{}", mask.count_ones()),
         false => format!("{value}/{}", text(mask)),
     }
-}
-
-fn mac(value: u128) -> String {
-    let bytes = value.to_be_bytes();
-    bytes[10..].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")
 }
 
 fn ipv4(value: u128) -> String {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ipnet::IpNet;
+use muster_shared::mac;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressHeaderFlags, AddressMessage};
 use rtnetlink::packet_route::link::{
     InfoData, InfoVlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, VlanProtocol,
@@ -144,8 +145,10 @@ fn link(message: &LinkMessage) -> ReadLink {
     for attribute in &message.attributes {
         match attribute {
             LinkAttribute::Mtu(mtu) => link.mtu = *mtu,
-            LinkAttribute::Address(octets) if octets.len() == 6 => link.mac = Some(mac(octets)),
-            LinkAttribute::PermAddress(octets) if octets.len() == 6 => link.permanent_mac = Some(mac(octets)),
+            LinkAttribute::Address(octets) if octets.len() == 6 => link.mac = Some(mac::text(octets)),
+            LinkAttribute::PermAddress(octets) if octets.len() == 6 => {
+                link.permanent_mac = Some(mac::text(octets))
+            }
             LinkAttribute::Controller(index) => master = Some(*index),
             LinkAttribute::Link(index) => parent = Some(*index),
             LinkAttribute::IfAlias(alias) => link.ours = alias == tap::MARK,
@@ -180,10 +183,6 @@ fn link(message: &LinkMessage) -> ReadLink {
     // A link number of another namespace means nothing here.
     let parent = parent.filter(|_| !elsewhere);
     ReadLink { link, master, parent, vlan_id, primary }
-}
-
-fn mac(octets: &[u8]) -> String {
-    octets.iter().map(|octet| format!("{octet:02x}")).collect::<Vec<_>>().join(":")
 }
 
 /// An address, unless it is a temporary one that the kernel derives from another.

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
+use muster_shared::mac;
 use muster_shared::model::network::MAIN_TABLE;
 use serde::{Deserialize, Serialize};
 
@@ -205,9 +206,7 @@ impl Address {
 
     /// The link-local address that the kernel makes of the link's MAC address.
     pub fn is_of_mac(&self, mac: Option<&str>) -> bool {
-        let octets: Vec<u8> =
-            mac.into_iter().flat_map(|mac| mac.split(':')).flat_map(|o| u8::from_str_radix(o, 16)).collect();
-        let &[a, b, c, d, e, f] = octets.as_slice() else { return false };
+        let Some([a, b, c, d, e, f]) = mac.and_then(mac::parse) else { return false };
         let word = |high: u8, low: u8| u16::from_be_bytes([high, low]);
         let made = Ipv6Addr::new(0xfe80, 0, 0, 0, word(a ^ 2, b), word(c, 0xff), word(0xfe, d), word(e, f));
         self.net.addr() == IpAddr::V6(made)

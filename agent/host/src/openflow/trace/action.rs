@@ -5,6 +5,7 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use muster_shared::mac;
 use muster_shared::model::flow::{Field, FieldKind, Packet};
 
 use super::question::name;
@@ -188,13 +189,7 @@ fn nxm(name: &str) -> Option<Field> {
 
 fn number(field: Field, text: &str) -> Option<u128> {
     match field.kind() {
-        FieldKind::Mac => {
-            let octets: Vec<&str> = text.split(':').collect();
-            let add = |value: u128, octet: &&str| {
-                Some(value << 8 | u128::from(u8::from_str_radix(octet, 16).ok()?))
-            };
-            (octets.len() == 6).then(|| octets.iter().try_fold(0, add))?
-        }
+        FieldKind::Mac => mac::parse_field(text),
         FieldKind::Ipv4 => Some(text.parse::<Ipv4Addr>().ok()?.to_bits().into()),
         FieldKind::Ipv6 => Some(text.parse::<Ipv6Addr>().ok()?.to_bits()),
         FieldKind::Number | FieldKind::Vlan | FieldKind::CtState | FieldKind::TcpFlags => plain(text),

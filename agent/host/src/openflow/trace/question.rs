@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use muster_shared::mac;
 use muster_shared::model::flow::{Field, FieldKind, TraceQuestion};
 
 use super::TraceError;
@@ -54,7 +55,7 @@ pub(super) fn name(field: Field) -> &'static str {
 fn value_text(field: Field, value: u128) -> String {
     let octets = value.to_be_bytes();
     match field.kind() {
-        FieldKind::Mac => octets[10..].iter().map(|it| format!("{it:02x}")).collect::<Vec<_>>().join(":"),
+        FieldKind::Mac => mac::text_of_field(value),
         FieldKind::Ipv4 => octets[12..].iter().map(u8::to_string).collect::<Vec<_>>().join("."),
         FieldKind::Ipv6 => std::net::Ipv6Addr::from_bits(value).to_string(),
         FieldKind::CtState => format!("{value:#x}"),

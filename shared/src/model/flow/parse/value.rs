@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::near::cut;
 use super::object::unwanted;
 use super::{BadEntry, Read};
+use crate::mac;
 use crate::model::flow::print::{CT_STATES, TCP_FLAGS, VLAN_PRESENT, value_text};
 use crate::model::flow::{Field, FieldKind, Output, Port};
 use crate::near::suggestion;
@@ -82,7 +83,9 @@ pub(super) fn output(value: &Value) -> Read<Output> {
 pub(super) fn of_field(field: Field, value: &Value) -> Read<Masked> {
     let masked = match field.kind() {
         FieldKind::Number => plain(field, value)?,
-        FieldKind::Mac => split(value, "a MAC address such as 52:54:00:12:34:56", mac, mac)?,
+        FieldKind::Mac => {
+            split(value, "a MAC address such as 52:54:00:12:34:56", mac::parse_field, mac::parse_field)?
+        }
         FieldKind::Ipv4 => split(value, "an IPv4 address such as 10.0.0.1 or 10.0.0.0/24", ipv4, ipv4_mask)?,
         FieldKind::Ipv6 => split(value, "an IPv6 address such as fd00::1 or fd00::/64", ipv6, ipv6_mask)?,
         FieldKind::Vlan => vlan(value)?,
@@ -234,20 +237,6 @@ fn digits(text: &str) -> Option<u128> {
     let is_decimal = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let has_leading_zero = text.len() > 1 && text.starts_with('0');
     (is_decimal && !has_leading_zero).then(|| text.parse().ok()).flatten()
-}
-
-fn mac(text: &str) -> Option<u128> {
-    let mut count = 0;
-    let mut value = 0;
-    for part in text.split(':') {
-        let is_byte = part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
-        count += 1;
-        if !is_byte || count > 6 {
-            return None;
-        }
-        value = value << 8 | u128::from_str_radix(part, 16).ok()?;
-    }
-    (count == 6).then_some(value)
 }
 
 fn ipv4(text: &str) -> Option<u128> {

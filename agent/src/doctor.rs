@@ -54,7 +54,7 @@ pub fn run(cli: &Cli, output: Output, settings: anyhow::Result<Settings>) -> Exi
     if finding::has_error(&findings) { ExitCode::from(FAILED) } else { ExitCode::SUCCESS }
 }
 
-/// All findings, in the order in which an operator would look. With wrong settings, the other checks use the defaults.
+/// The findings, in the order in which an operator would look. With wrong settings, the other checks use the defaults.
 async fn examine(cli: &Cli, settings: anyhow::Result<Settings>) -> Vec<Finding> {
     let configuration =
         configuration::finding(&configuration::Facts::read(cli.config.as_deref(), settings.as_ref().err()));

@@ -85,7 +85,7 @@ pub struct Driver {
     prove: bool,
     /// The earliest time at which a refused certificate leads to `prove`.
     prove_from: Instant,
-    /// Where the active controller was found, if it is not the first of the identity's.
+    /// The address at which the active controller was found, if it is not the first of the identity's.
     first_address: Option<Address>,
     renew_at: Instant,
     /// As the operator of this server configured them, beside those of the identity.
@@ -113,7 +113,7 @@ pub struct Setup {
     pub controllers: Vec<Address>,
 }
 
-/// Why a driver has ended.
+/// The reason why a driver has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// A signal said so.

@@ -53,7 +53,7 @@ pub struct Request {
     pub confirm_timeout: Option<u32>,
 }
 
-/// What a client sends. A document is alone in its message, as older agents expect it.
+/// A message of a client. A document is alone in its message, as older agents expect it.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum Message {
@@ -186,13 +186,13 @@ pub async fn hand_over(state_dir: &Path, request: &Request) -> anyhow::Result<Op
     let Some(mut stream) = connect(state_dir).await? else { return Ok(None) };
     send(&mut stream, request).await.context("cannot hand the document to the agent")?;
     let answer = receive(&mut stream).await.context(
-        "the agent ended before the change was confirmed: what was there before is put back, at the latest when it is \
+        "the agent ended before the change was confirmed: what was there before is restored, at the latest when it is \
          started",
     )?;
     Ok(Some(answer))
 }
 
-/// How the agent that runs here stands with its controller.
+/// The state of the link between the agent that runs here and its controller.
 ///
 /// # Errors
 /// No agent listens here, or it does not answer.

@@ -50,7 +50,7 @@ pub struct Host {
     pub name: ServerName,
     /// Commands that outlive the agent.
     pub runs: Runner,
-    /// Where the programs of deployments' groups are.
+    /// The folders of the programs of deployments' groups.
     pub hooks: HookDirectories,
     /// The documents of deployments without a command.
     pub documents: Documents,

@@ -23,7 +23,7 @@ pub enum LinkState {
         greeted: bool,
     },
     Away {
-        /// Why the last attempt failed, or the connection ended.
+        /// The reason why the last attempt failed, or the connection ended.
         reason: String,
         /// When the agent was without a connection first.
         since: u64,

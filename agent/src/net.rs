@@ -110,8 +110,8 @@ fn refuse_unconfirmed(state: &StateDir) -> anyhow::Result<()> {
     match state.ledger()?.iter().find(|entry| entry.undo.is_some()) {
         None => Ok(()),
         Some(entry) => bail!(
-            "the last change that the controller has made, of {}, is not confirmed and not put back yet: start the agent \
-             (systemctl start muster-agent), which puts it back, then try again",
+            "the last change that the controller has made, of {}, is not confirmed and not restored yet: start the agent \
+             (systemctl start muster-agent), which restores it, then try again",
             entry.resource
         ),
     }
@@ -167,6 +167,6 @@ mod tests {
             holding: None,
         });
         state.write_entry(&entry).unwrap();
-        assert!(refuse_unconfirmed(&state).unwrap_err().to_string().contains("not put back yet"));
+        assert!(refuse_unconfirmed(&state).unwrap_err().to_string().contains("not restored yet"));
     }
 }

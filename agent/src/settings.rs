@@ -95,15 +95,15 @@ const HOOK_DIRECTORIES_MAX: usize = 8;
 fn texts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     #[derive(Deserialize)]
     #[serde(untagged)]
-    enum Given {
+    enum TextOrList {
         Text(String),
         List(Vec<String>),
     }
-    Ok(match Given::deserialize(deserializer)? {
-        Given::Text(text) => {
+    Ok(match TextOrList::deserialize(deserializer)? {
+        TextOrList::Text(text) => {
             text.split(',').map(str::trim).filter(|it| !it.is_empty()).map(str::to_owned).collect()
         }
-        Given::List(list) => list,
+        TextOrList::List(list) => list,
     })
 }
 
@@ -143,7 +143,7 @@ impl Default for HostSection {
 }
 
 impl Default for HookDirectories {
-    /// Those of heat-agents, in its order.
+    /// The folders of heat-agents, in its order.
     fn default() -> Self {
         Self(["/usr/libexec/heat-config/hooks", "/var/lib/heat-config/hooks"].map(PathBuf::from).into())
     }

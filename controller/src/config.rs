@@ -71,7 +71,7 @@ pub struct Controller {
     /// Addresses that join tokens carry, `host:port`; by default this host's name with the port of `listen`.
     pub addresses: Vec<String>,
     pub api_socket: PathBuf,
-    /// What users of this machine may do there, but for root, who may do everything.
+    /// The role of this machine's users at the socket, except for root, who may do everything.
     #[serde(deserialize_with = "role")]
     pub socket_role: Role,
     /// The address of the API over the network, `ADDRESS:PORT`; none by default.
@@ -82,7 +82,7 @@ pub struct Controller {
     pub onos_api: Option<SocketAddr>,
     /// The certificate that the API shows there, PEM; empty: one of the site's CA.
     pub api_certificate: PathBuf,
-    /// Its key.
+    /// The key of that certificate.
     pub api_key: PathBuf,
     /// The CA of users' certificates, PEM; empty: users have tokens alone.
     pub api_client_ca: PathBuf,
@@ -195,7 +195,7 @@ impl Controller {
     /// The role of clients of Heat's API that show no token.
     ///
     /// # Errors
-    /// It is none that may be given, or the address is not this machine's own.
+    /// The role may not be given, or the address is not this machine's own.
     pub fn heat_without_token(&self) -> anyhow::Result<Option<Role>> {
         let role = match &*self.heat_api_without_token {
             "" => return Ok(None),
@@ -374,7 +374,7 @@ impl Settings {
         }
     }
 
-    /// What the API shows over the network instead of a certificate of the site's CA.
+    /// The certificate that the API shows over the network instead of one of the site's CA.
     ///
     /// # Errors
     /// A file is bad; the error names it.
@@ -386,7 +386,7 @@ impl Settings {
         Ok(Some(OwnCertificate::read(api_certificate, api_key)?))
     }
 
-    /// Which certificates of users are taken; none without `controller.api_client_ca`.
+    /// The verifier of users' certificates; none without `controller.api_client_ca`.
     ///
     /// # Errors
     /// The file is bad; the error names it.

@@ -26,7 +26,7 @@ struct Counts {
 }
 
 impl Durations {
-    /// One more.
+    /// Adds a duration.
     pub fn add(&self, duration: Duration) {
         let seconds = duration.as_secs_f64();
         let bucket = BOUNDS.iter().take_while(|bound| seconds > **bound).count();

@@ -20,7 +20,7 @@ const EVERY: Duration = Duration::from_secs(30);
 /// Samples that are kept: three hours, in some 60 KB.
 const KEPT: usize = 360;
 
-/// What was sampled. Clones share it.
+/// The samples. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct History(Arc<Mutex<Ring>>);
 

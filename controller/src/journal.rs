@@ -32,7 +32,7 @@ pub struct Journal {
     path: PathBuf,
 }
 
-/// One line: its text, and its fields as the socket takes them.
+/// A line of the log: its text, and its fields as the socket takes them.
 struct Entry {
     message: String,
     values: String,
@@ -142,7 +142,7 @@ mod tests {
 
     use super::*;
 
-    /// What the journal's socket gets of a log.
+    /// The packets that the journal's socket gets of a log.
     fn told(log: impl FnOnce()) -> Vec<Vec<u8>> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("socket");

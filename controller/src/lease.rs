@@ -40,7 +40,7 @@ pub use knocks::Knocks;
 pub use machine::{Holder, Standby, Terms, Verdict};
 pub use share::Share;
 
-/// One holder's time, from its take to the next one's.
+/// A holder's time, from its take to the next one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Term {
     /// Higher than that of each holder before.
@@ -54,7 +54,7 @@ pub struct Term {
 pub struct Member {
     /// Unique in the site.
     pub name: String,
-    /// Where agents reach it, `host:port`.
+    /// The addresses at which agents reach the holder, `host:port`.
     pub addresses: Vec<String>,
     /// The data directory, on its machine since the last boot: who has locked that directory knows that no other
     /// process of this instance lives. A copied directory is another one.
@@ -65,7 +65,7 @@ pub struct Member {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     pub term: Term,
-    /// Who took it last.
+    /// The controller that took it last.
     pub holder: Member,
     /// When it did, RFC 3339 UTC.
     pub since: String,
@@ -80,11 +80,11 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeaseState {
     Held,
-    /// It is held, and is to go to this controller.
+    /// The lease is held, and is to go to this controller.
     Asked {
         heir: String,
     },
-    /// It was given up for this controller; for others as well, if that one does not take it.
+    /// The lease was given up for this controller; for others as well, if that one does not take it.
     Left {
         heir: String,
     },
@@ -121,24 +121,24 @@ struct Shared {
     seen: Mutex<Seen>,
 }
 
-/// What the keeper saw last.
+/// The state that the keeper saw last.
 #[derive(Clone, Debug, Default)]
 pub struct Seen {
     /// The holder, and since when it is that.
     pub active: Option<(Member, String)>,
     pub epoch: Epoch,
     pub standbys: Vec<StandbyView>,
-    /// Why this controller cannot see, take or renew the lease, or should not be like this.
+    /// The reason why this controller cannot see, take or renew the lease, or should not be like this.
     pub problem: Option<String>,
 }
 
 impl Tenure {
-    /// Nobody else can have the lease.
+    /// A tenure that no other controller can take.
     pub fn for_good() -> Self {
         Self::until(u64::MAX)
     }
 
-    /// Somebody else may have it.
+    /// A tenure that another controller may have.
     pub fn none() -> Self {
         Self::until(0)
     }
@@ -231,7 +231,7 @@ impl Tenure {
         self.lock().clone()
     }
 
-    /// Where agents reach the site's controllers: these addresses, and those of the others.
+    /// The addresses at which agents reach the site's controllers: these, and those of the others.
     pub fn addresses(&self, own: &[String]) -> Vec<String> {
         let seen = self.lock();
         let active = seen.active.iter().map(|(member, _)| member);

@@ -221,7 +221,7 @@ fn location(what: &str, url: &str) -> anyhow::Result<Location> {
     url.parse().with_context(|| format!("{what} is wrong"))
 }
 
-/// Where a backup comes from and goes to: a file of SQLite. A server has its own tools for that.
+/// The place of a backup: a file of SQLite. A server has its own tools for that.
 fn place(settings: &Settings) -> anyhow::Result<backup::Place> {
     let database = match settings.database() {
         Location::Sqlite(path) => path,

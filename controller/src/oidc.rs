@@ -41,7 +41,7 @@ const TOKEN_AGE_MAX: i64 = 600;
 /// The most bytes of an error of the provider that is shown.
 const SHOWN_MAX: usize = 200;
 
-/// Why nobody is logged in.
+/// The reason why a login failed.
 #[derive(Debug, Error)]
 pub enum OidcError {
     /// The provider does not answer, or with something else than it should.
@@ -77,7 +77,7 @@ pub struct Oidc {
     takes_id_tokens: bool,
 }
 
-/// How a login on another machine is.
+/// The state of a login on another machine.
 pub enum Device {
     Done(Identity),
     /// Ask again after so many seconds.
@@ -311,7 +311,7 @@ fn reason(error: &ClaimsVerificationError) -> &'static str {
     }
 }
 
-/// Of what others say, a part that fits into a line.
+/// A part of a foreign text that fits into a line.
 fn short(said: &impl fmt::Display) -> String {
     let text = said.to_string();
     text.chars().filter(|c| !c.is_control()).take(SHOWN_MAX).collect()

@@ -63,10 +63,10 @@ pub enum PkiError {
     #[error("cannot make the site's keys in {path}")]
     Create { path: PathBuf, source: io::Error },
     /// A file is missing or unreadable.
-    #[error("cannot read {path}: the fleet trusts it, so put it back from a backup")]
+    #[error("cannot read {path}: the fleet trusts it, so restore it from a backup")]
     Read { path: PathBuf, source: io::Error },
     /// A file exists, but is damaged.
-    #[error("{path} is damaged ({why}): the fleet trusts it, so put it back from a backup")]
+    #[error("{path} is damaged ({why}): the fleet trusts it, so restore it from a backup")]
     Damaged {
         path: PathBuf,
         /// The kind of damage.
@@ -114,11 +114,11 @@ pub struct ServerCertificate {
     pub renew_at: u64,
 }
 
-/// What the controller is to a broker.
+/// The controller's identity at a broker.
 pub struct ClientIdentity {
     /// The certificate's common name. No node has such a name.
     pub name: String,
-    /// DER.
+    /// The certificate in DER.
     pub certificate: Vec<u8>,
     /// PKCS#8, never written anywhere.
     pub key: Vec<u8>,

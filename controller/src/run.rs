@@ -38,15 +38,15 @@ pub use hand_over::hand_over;
 use process::{LogHandle, Process};
 use standby::Lease;
 
-/// One site of the process: what outlives a change of roles.
+/// A site of the process: the parts that outlive a change of roles.
 struct SiteRun<'p> {
     process: &'p Process,
     settings: Settings,
-    /// Of the site's data directory, which is locked.
+    /// The instance in the site's data directory, which is locked.
     instance: String,
 }
 
-/// Why a site was served no longer, without an error.
+/// The reason why a site was served no longer, without an error.
 enum Next {
     Stop,
     /// Another controller is to be active.

@@ -23,7 +23,7 @@ pub use span::{Kind, Span, TraceContext, Value};
 /// Spans that wait for the exporter, some 700 bytes each: 6 MB at most, when the collector is slow.
 const QUEUE_MAX: usize = 8192;
 
-/// Where ended spans go. Clones share it.
+/// The queue of ended spans. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Telemetry(Option<Arc<Shared>>);
 
@@ -34,7 +34,7 @@ struct Shared {
     counts: Arc<Counts>,
 }
 
-/// What became of spans since the start.
+/// The numbers of spans since the start.
 #[derive(Debug, Default)]
 struct Counts {
     sent: AtomicU64,

@@ -47,7 +47,7 @@ const NONCE_MIN: usize = 8;
 /// The most bytes of a token's text: one with the longest site and addresses is shorter.
 pub const TOKEN_MAX: usize = 8192;
 const PREFIX: &str = "muster1-";
-/// Of tokens for agents that reach their controller through brokers. An older agent does not know them.
+/// The prefix of tokens for agents that reach their controller through brokers. An older agent does not know them.
 const BROKER_PREFIX: &str = "muster2-";
 const CHECKSUM: usize = 4;
 /// A host name and a port.

@@ -105,16 +105,16 @@ pub enum PacketError {
     /// A version this build does not speak.
     #[error("protocol version {0} is not spoken here (known: {VERSION}): upgrade the older side")]
     Version(u8),
-    /// It is no packet, or exceeds [`PACKET_MAX`].
+    /// The bytes are no packet, or exceed [`PACKET_MAX`].
     #[error("malformed packet")]
     Malformed,
-    /// It was sealed by somebody else, for somebody else or in another session; or it was altered.
+    /// The packet was sealed by somebody else, for somebody else or in another session; or it was altered.
     #[error("the seal does not fit")]
     Seal,
     /// The session has had a packet of that number, or a later one. Or this greeting was answered already.
     #[error("the packet was sent before, or came out of order")]
     Repeated,
-    /// Nobody has greeted yet.
+    /// No peer has greeted yet.
     #[error("the packet came before the greeting")]
     NotGreeted,
     /// Packets before this one did not arrive.
@@ -143,7 +143,7 @@ impl PacketError {
     pub const LABELS: [&str; 7] =
         ["version", "malformed", "seal", "repeated", "not-greeted", "lost", "no-random"];
 
-    /// One word for statistics.
+    /// The word for statistics.
     pub fn label(self) -> &'static str {
         match self {
             Self::Version(_) => "version",

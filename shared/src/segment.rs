@@ -47,7 +47,7 @@ pub const LOST_AFTER: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConnectionId(pub [u8; 16]);
 
-/// What a broker carries between a node and its controller.
+/// A segment, which a broker carries between a node and its controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment<'a> {
     pub connection: ConnectionId,
@@ -198,7 +198,7 @@ impl ResetReason {
     }
 }
 
-/// One end's count of packets. A number is taken only when it is the next.
+/// The count of packets at one end. A number is taken only when it is the next.
 #[derive(Debug, Default)]
 pub struct Window {
     /// Packets sent from here, and how many of them the other side took.
@@ -210,12 +210,12 @@ pub struct Window {
     told: u64,
 }
 
-/// What a packet's number says.
+/// The verdict about a packet's number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// The next packet.
     Next,
-    /// It came before.
+    /// The packet came before.
     Repeated,
 }
 
@@ -234,7 +234,7 @@ pub enum OutOfStep {
 }
 
 impl OutOfStep {
-    /// What to tell the other side.
+    /// The reason to tell the other side.
     pub fn reset(self) -> ResetReason {
         match self {
             Self::Lost(_) => ResetReason::Lost,
@@ -254,12 +254,12 @@ impl Window {
         self.sent == self.acknowledged
     }
 
-    /// How many packets were sent.
+    /// The number of packets that were sent.
     pub fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// How many packets the other side has taken.
+    /// The number of packets that the other side has taken.
     pub fn acknowledged(&self) -> u64 {
         self.acknowledged
     }

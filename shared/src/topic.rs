@@ -40,7 +40,7 @@ pub fn all_join_requests(site: &SiteId) -> String {
     format!("muster/v1/{site}/join/+/request")
 }
 
-/// What a topic that the controller subscribes to over a broker is.
+/// A topic to which the controller subscribes over a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToController<'a> {
     /// A node's [`up`].
@@ -58,7 +58,7 @@ pub fn to_controller<'a>(site: &SiteId, topic: &'a str) -> Option<ToController<'
     }
 }
 
-/// What a topic that the controller publishes to over a broker is.
+/// A topic to which the controller publishes over a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FromController<'a> {
     /// A node's [`down`].

@@ -9,7 +9,7 @@ use std::str::FromStr;
 use data_encoding::BASE64URL_NOPAD;
 use thiserror::Error;
 
-/// What each begins with.
+/// The begin of each token.
 const PREFIX: &str = "muster-user.";
 /// A damaged copy is told apart from a token that is not known.
 const CHECKSUM: usize = 4;
@@ -21,7 +21,7 @@ pub struct UserToken {
     pub name: String,
     /// [`fingerprint`](crate::join::fingerprint) of the CA of the controller's certificate.
     pub ca_fingerprint: [u8; 32],
-    /// Random.
+    /// The random secret.
     pub secret: [u8; 32],
 }
 

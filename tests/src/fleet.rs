@@ -51,7 +51,7 @@ pub struct Wish {
     /// Wait until so many jobs have run, whoever asks the controller for them
     #[arg(long, value_name = "N")]
     jobs: Option<u64>,
-    /// Change one thing of so many agents behind their backs, and wait until all are put right
+    /// Change one thing of so many agents behind their backs, and wait until all are corrected
     #[arg(long, value_name = "N", default_value_t = 0)]
     drift: u64,
     /// Drop all connections at once, and wait until all agents are back
@@ -216,7 +216,7 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
     if wish.drift > 0 {
         orders.send_modify(|order| (order.drifts, order.drifting) = (order.drifts + 1, wish.drift));
         let is_right = |it: &Standing| it.drifted >= wish.drift && it.corrected >= it.drifted;
-        wait(&mut standing, within, "all that drifted is put right", is_right).await?;
+        wait(&mut standing, within, "all that drifted is corrected", is_right).await?;
         report.drift = Some(Drift { drifted: wish.drift, corrected: figures.take_corrected() });
     }
     if wish.storm {

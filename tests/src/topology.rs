@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use muster_intent::intent::{Constraints, Intent, Kind};
-use muster_intent::manager::{Effect, IntentNo, IntentRecord, Lies, Manager, Op, SettledPort, Token, Wish};
+use muster_intent::manager::{
+    Effect, IntentNo, IntentRecord, Manager, Op, SettledPort, TableEntry, Token, Wish,
+};
 use muster_intent::phase::State;
 use muster_intent::topology::{ConnectPoint, LinkTraits};
 use muster_shared::MonoTime;
@@ -273,7 +275,7 @@ impl Site {
         }
         self.plane.apply(device, &self.fabric.devices[device], intent, &ops)?;
         self.figures.writes += 1;
-        self.manager.written(self.now, [(token, Ok(()))], |_, _, _| Lies::Nothing);
+        self.manager.written(self.now, [(token, Ok(()))], |_, _, _| TableEntry::Nothing);
         self.walks(intent)?;
         self.takes()?;
         Ok(true)

@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// One of our crates: which others of ours it may name, and which crates it may not reach.
+/// A row: the others of ours that a crate may name, and the crates it may not reach.
 struct Rule {
     name: &'static str,
     may: &'static [&'static str],
@@ -266,7 +266,8 @@ fn text(value: &Value) -> String {
     value.as_str().expect("cargo prints names and ids as text").to_owned()
 }
 
-/// What is wrong, a line each. `graph` has the features that all crates ask for together; `alone` has those of one crate and
+/// The faults, a line each. `graph` has the features that all crates ask for together; `alone` has those of one crate
+/// and
 /// what it needs, and is asked where that makes a difference: openidconnect gives the controller's rand_core a getrandom
 /// that no pure crate asks for.
 fn check(table: &[Rule], graph: &Graph, alone: impl Fn(&str) -> Graph) -> Vec<String> {
@@ -342,7 +343,7 @@ const BANNED: [&str; 5] = [
 ];
 const NO_WILDCARDS: &str = "#![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]";
 
-/// What the fence of a pure crate in the folder lacks.
+/// The gaps in the fence of a pure crate in the folder.
 fn open_fence(folder: &Path) -> Vec<String> {
     // As clippy looks for it: here, then in each folder above.
     let file = folder.ancestors().map(|above| above.join("clippy.toml")).find(|file| file.exists());

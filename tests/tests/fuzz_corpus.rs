@@ -10,7 +10,7 @@ use muster_tests::fuzz::{TARGETS, Target};
 const MUTATIONS: u64 = 20_000;
 /// Longer than every seed grows by a handful of edits.
 const LENGTH_MAX: usize = 16 * 1024;
-/// What breaks readers: ends of ranges, signs of syntax, long lengths.
+/// Tokens that break readers: ends of ranges, signs of syntax, long lengths.
 const TOKENS: [&[u8]; 20] = [
     b"\0",
     b"\xff",

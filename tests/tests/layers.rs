@@ -81,7 +81,7 @@ impl Layer {
     }
 }
 
-/// All that a module leads to.
+/// The modules to which a module leads.
 fn reached<'l>(arrows: &BTreeMap<&'l str, BTreeSet<&'l str>>, from: &str) -> BTreeSet<&'l str> {
     let mut seen = BTreeSet::new();
     let mut open: Vec<&str> = arrows.get(from).into_iter().flatten().copied().collect();

@@ -149,7 +149,7 @@ fn completion_scripts_know_every_option_and_verb() {
     assert_eq!(completed(folder.path(), "muster-agent", &["--config", &page]), format!("{page}.5"));
 }
 
-/// What bash completes the last word to.
+/// The completions of the last word by bash.
 fn completed(folder: &Path, program: &str, words: &[&str]) -> String {
     let script = format!(
         "source \"$1\" && shift && COMP_WORDS=({program} \"$@\") COMP_CWORD=$# && _{} && echo \"${{COMPREPLY[*]}}\"",

@@ -19,7 +19,7 @@ use muster_shared::model::{MoveOutcome, Up};
 use crate::effects::Effects;
 use crate::face::Effect;
 
-/// How far a move to another site is.
+/// The stage of a move to another site.
 #[derive(Debug, Default)]
 pub(crate) enum Moving {
     #[default]

@@ -51,7 +51,7 @@ pub enum DocumentError {
     #[error("cannot record what was there before on the node's disk: {0}")]
     Disk(#[from] io::Error),
     /// The record of the state before Muster makes no sense.
-    #[error("the record of what was there before Muster is damaged: put it back by hand")]
+    #[error("the record of what was there before Muster is damaged: restore it by hand")]
     Damaged,
 }
 

@@ -122,7 +122,7 @@ impl Nftables {
         for left in (0..TRIES).rev() {
             let picture = self.program.list().await?;
             if picture.is_bent {
-                let reason = "somebody has changed the chains of table inet muster; they are put right first";
+                let reason = "somebody has changed the chains of table inet muster; they are corrected first";
                 return Ok(refused(None, reason));
             }
             let script = plan(&picture, &wishes);

@@ -108,7 +108,7 @@ impl<F: Fault> From<F> for Box<dyn Fault> {
 /// The record of the state before Muster cannot be read, or not be stored.
 #[derive(Debug, Error)]
 pub enum RecordFault {
-    #[error("the record of what was there before Muster is damaged: put it back by hand")]
+    #[error("the record of what was there before Muster is damaged: restore it by hand")]
     Damaged,
     /// The content is too large.
     #[error(transparent)]
@@ -121,7 +121,7 @@ impl Fault for RecordFault {
     }
 }
 
-/// Somebody changed the resource after it was compared, so it is not adopted.
+/// The error of an adoption: somebody changed the resource after it was compared.
 #[derive(Debug, Error)]
 #[error("it was changed after it was compared: {0}")]
 pub struct ChangedMeanwhile(pub String);

@@ -82,7 +82,7 @@ pub enum Program {
     Arguments(Vec<OsString>),
     /// A program in the form of heat-agents: it reads its config from standard input, and answers with JSON.
     Hook {
-        /// Where the program may be: the first that exists is taken.
+        /// The possible paths of the program: the first that exists is taken.
         paths: Vec<PathBuf>,
         /// The config.
         input: Vec<u8>,

@@ -27,11 +27,12 @@ use crate::tls;
 /// The largest packet of a joiner: its payload, and MQTT's own bytes around it.
 const JOIN_PACKET_MAX: u32 = relayed::RELAYED_MAX as u32 + 1024;
 
-/// What a peer needs besides an address, where that is a broker's.
+/// The settings of a peer besides an address, where that is a broker's.
 #[derive(Clone, Debug)]
 pub struct ThroughBroker {
     pub credentials: Option<Credentials>,
-    /// Where the controller says that it has begun. Only nodes listen to it; a joiner's messages are no segments.
+    /// The topic on which the controller says that it has begun. Only nodes listen to it; a joiner's messages are no
+    /// segments.
     pub notices: Option<String>,
 }
 
@@ -85,7 +86,7 @@ pub(crate) async fn greet(peer: &Peer, through: &ThroughBroker) -> Result<(Async
     Ok((sender, Way::Relayed(Box::new(relay))))
 }
 
-/// What comes from a broker.
+/// The way of a message from a broker.
 pub(crate) enum Way {
     /// Payloads as they are.
     Plain(Box<muster_broker::Receiver>),
@@ -184,7 +185,8 @@ struct Ends {
     opened: Notify,
     /// The controller may wait for an acknowledgement, or for what it could not hear.
     owing: Notify,
-    /// What was sent while the controller was not heard yet: a window at most. It is sent again when the controller says
+    /// The packets that were sent while the controller was not heard yet: a window at most. They are sent again when
+    /// the controller says
     /// that it has begun, so that a greeting does not wait for the next connection.
     unheard: Mutex<Option<Vec<Vec<u8>>>>,
     again: Mutex<Vec<Vec<u8>>>,

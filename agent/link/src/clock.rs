@@ -29,7 +29,7 @@ pub(crate) fn wrong_clock(error: &(dyn Error + 'static)) -> Option<String> {
     ))
 }
 
-/// Why a certificate was refused, if that is what went wrong.
+/// The reason why a certificate was refused, if that is what went wrong.
 pub(crate) fn certificate_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a CertificateError> {
     // An I/O error holds the one of TLS, and does not give it as its source.
     let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);

@@ -45,7 +45,8 @@ use crate::tls;
 
 /// For TCP, TLS and MQTT's own greeting with one address.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
-/// What the controller is told: after one and a half of it without a packet it takes this server for gone. A second longer than
+/// The time that the controller is told: after one and a half of it without a packet it takes this server for gone. A
+/// second longer than
 /// heartbeats are apart by default, so that nothing else is said where those go out.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(61);
 /// After so long without a packet the controller is gone: an answer to what was said last is missing for a minute then.
@@ -86,12 +87,12 @@ pub enum LinkError {
     Unreachable {
         address: String,
         why: String,
-        /// It does not take our certificate any more.
+        /// The controller does not take our certificate any more.
         expired: bool,
         /// Another server behind our address is joining just now.
         busy: bool,
     },
-    /// It is there, and knows this node no more.
+    /// The controller is there, and does not know this node any more.
     #[error(
         "the controller at {0} does not let this node in (NotAuthorized): it was revoked or removed, another server has \
          joined under its name, or its certificate ran out; 'muster-agent join' with a token for its name lets it in"
@@ -100,13 +101,13 @@ pub enum LinkError {
     /// The name is unknown.
     #[error("cannot resolve {address}: {why}")]
     Unresolved { address: String, why: String },
-    /// It says nothing any more.
+    /// The controller is silent.
     #[error("connection lost: the controller has not answered for {} s", after.as_secs())]
     Silent { after: Duration },
     /// Another controller is the active one.
     #[error("connection lost: the controller does not answer, and the one at {0} does")]
     Elsewhere(Address),
-    /// It ended.
+    /// The connection ended.
     #[error("connection lost: {0}")]
     Lost(Box<ConnectionError>),
     /// The controller says no.
@@ -115,7 +116,7 @@ pub enum LinkError {
     /// The controller behind a broker ended it, or it could not go on.
     #[error("connection lost: {}", .0.text())]
     Reset(ResetReason),
-    /// Of the brokers in between, none can be used.
+    /// The brokers in between cannot be used.
     #[error(transparent)]
     Broker(Box<BrokerError>),
     /// Sealed by the controller, and not understood.
@@ -124,7 +125,7 @@ pub enum LinkError {
     /// The seal's session did not begin, or is over.
     #[error("the seal of the connection: {0}")]
     Seal(#[from] PacketError),
-    /// It lets us in, and does not answer our greeting.
+    /// The controller lets us in, and does not answer our greeting.
     #[error("the controller does not answer the greeting of this node")]
     NoAnswer,
     /// The system has no random bytes.
@@ -178,7 +179,7 @@ impl LinkError {
     }
 }
 
-/// What a connection tells.
+/// An event of a connection.
 #[derive(Debug)]
 pub enum LinkEvent {
     Connected {
@@ -193,7 +194,7 @@ pub enum LinkEvent {
         /// On this connection so far.
         count: u64,
     },
-    /// It is gone; the last event.
+    /// The connection is gone; the last event.
     Disconnected(LinkError),
 }
 
@@ -210,7 +211,7 @@ pub struct Peer {
 
 /// A connection; dropping it closes it.
 pub struct Connection {
-    /// What happens on it.
+    /// The events of the connection.
     pub events: mpsc::Receiver<LinkEvent>,
     outbox: mpsc::Sender<Up>,
     task: JoinHandle<()>,

@@ -15,12 +15,12 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::tls::Root;
 
-/// Who this node is, and whom it trusts.
+/// The identity of this node, and the CA that it trusts.
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Identity {
     pub site: SiteId,
     pub node: NodeId,
-    /// Where the controller is reached, or the brokers are, to be tried in this order.
+    /// The addresses of the controller or of the brokers, to be tried in this order.
     pub addresses: Vec<Address>,
     /// The only root.
     pub ca_der: Vec<u8>,

@@ -60,10 +60,10 @@ pub enum EnrolError {
         /// When to ask again.
         after: Duration,
     },
-    /// It does not answer.
+    /// The controller does not answer.
     #[error("the controller does not answer: it is busy, or not of this version")]
     Silent,
-    /// It answers for someone else.
+    /// The controller answers for someone else.
     #[error("the controller's answer is for another node or site")]
     WrongAnswer,
     #[error(transparent)]
@@ -191,7 +191,7 @@ pub async fn renew(identity: Identity) -> Result<Identity, EnrolError> {
     })
 }
 
-/// What stands against joining: the error makes it impossible, the warnings do not.
+/// Checks whether the node could join: the error makes it impossible, the warnings do not.
 pub async fn check(token: &JoinToken, name: &NodeId) -> (Vec<String>, Result<(), EnrolError>) {
     let mut warnings = Vec::new();
     match timeout(ANSWER_WITHIN, lookup_host((name.as_str(), 0))).await {
@@ -245,7 +245,7 @@ struct Granted {
     not_after: u64,
 }
 
-/// Where to ask.
+/// The site to ask.
 struct Site<'a> {
     id: &'a SiteId,
     addresses: &'a [Address],

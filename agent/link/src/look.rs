@@ -32,7 +32,7 @@ const GREETING_LEAST: u32 = 512;
 /// The longest name of a protocol.
 const PROTOCOL_MAX: usize = 255;
 
-/// How far the look came.
+/// The stage that the look reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reached {
     /// There is no TCP connection.
@@ -52,7 +52,7 @@ pub enum Reached {
     },
 }
 
-/// Why a certificate is not trusted.
+/// The reason why a certificate is not trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Distrust {
     /// The CA that this node knows did not sign it.
@@ -67,11 +67,11 @@ pub enum Distrust {
 /// Whether packets as large as the connection allows arrive there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FullSize {
-    /// They do; the bytes of TCP in each.
+    /// Full packets arrive; the bytes of TCP in each.
     Arrives(u32),
     /// Small packets arrive and full ones do not; the bytes of TCP in each.
     Lost(u32),
-    /// They are too large to be tried, as on loopback.
+    /// Full packets are too large to be tried, as on loopback.
     TooLarge(u32),
     Unknown(String),
 }
@@ -121,7 +121,7 @@ fn server_name(trust: &Trust, address: &Address, number: SocketAddr) -> ServerNa
     }
 }
 
-/// How a handshake ended that did not succeed.
+/// The failure of a handshake.
 enum Failed {
     NotConnected,
     Silent,

@@ -18,7 +18,7 @@ pub fn client(root: Root, identity: Option<(&[u8], &[u8])>) -> Result<ClientConf
 /// Random bytes of the system.
 ///
 /// # Errors
-/// It has none.
+/// The system has none.
 pub fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     default_provider().secure_random.fill(&mut bytes)?;

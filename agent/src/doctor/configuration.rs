@@ -19,7 +19,7 @@ pub struct Facts {
     /// An operator gave the path.
     is_given: bool,
     file: File,
-    /// Why the settings are refused, those of the environment among them.
+    /// The reason why the settings are refused, those of the environment among them.
     refused: Option<String>,
     own_user: u32,
 }

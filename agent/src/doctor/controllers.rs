@@ -34,7 +34,7 @@ struct Facts {
     looks: Result<Vec<(SocketAddr, Reached)>, String>,
 }
 
-/// Who is behind the addresses.
+/// The peer behind the addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Peer {
     Controller,

@@ -13,7 +13,7 @@ const SKEW: u64 = 12 * 3600;
 /// A renewal that is due is tried each ten minutes; a node that was switched off may be late by more.
 const RENEWAL_SLACK: u64 = 24 * 3600;
 
-/// What is on disk.
+/// The facts about the identity on disk.
 #[derive(Clone, Debug)]
 pub enum Facts {
     Absent,

@@ -26,7 +26,7 @@ pub enum Joined {
     Unknown,
 }
 
-/// What is there.
+/// The records on disk.
 pub struct Recorded {
     pub identity: Result<Option<Identity>, StateError>,
     /// Network documents in force, each with its mapping of names.
@@ -36,7 +36,7 @@ pub struct Recorded {
     pub uses_filter: bool,
     /// The process that holds the lock.
     pub holder: Option<u32>,
-    /// Those of the state directory itself.
+    /// The findings of the state directory itself.
     pub findings: Vec<Finding>,
 }
 

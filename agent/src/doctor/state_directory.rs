@@ -35,7 +35,7 @@ enum Directory {
     Other,
     Here {
         owner: Owner,
-        /// Why nothing can be written or looked up in it.
+        /// The error with which the directory refuses to be read or written.
         refuses: Option<Errno>,
         space: Result<Space, String>,
     },
@@ -145,7 +145,7 @@ fn holder(directory: &Path) -> Option<u32> {
         .map(|(_, it)| it)
 }
 
-/// Of the lines of `/proc/locks`, the device and process of each `flock` on that file:
+/// The device and process of each `flock` on that file, of the lines of `/proc/locks`:
 /// `1: FLOCK  ADVISORY  WRITE 4711 08:01:131 0 EOF`
 fn holders(locks: &str, inode: u64) -> impl Iterator<Item = ((u64, u64), u32)> + '_ {
     locks.lines().filter_map(move |line| {

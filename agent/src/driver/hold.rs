@@ -147,7 +147,7 @@ impl Holding {
     }
 }
 
-/// What the keeper waits for, besides news of devices.
+/// The event for which the keeper waits, besides news of devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
     Passed(Duration),

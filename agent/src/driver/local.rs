@@ -92,7 +92,7 @@ impl Driver {
         let failed = |reason: String| RunError { reason, retry: Retry::Never };
         let local = Local::read(self.state.path()).map_err(|error| failed(format!("{error:#}")))?;
         if local.undo.is_some() {
-            let reason = "an earlier 'net apply' was neither kept nor put back: stop the agent, then run 'muster-agent \
+            let reason = "an earlier 'net apply' was neither kept nor restored: stop the agent, then run 'muster-agent \
                           net boot'";
             return Err(failed(reason.into()));
         }

@@ -83,7 +83,7 @@ impl Driver {
 /// Whether the configured addresses of controllers would be those of the other site.
 ///
 /// # Errors
-/// They are the present site's, and are tried first.
+/// The addresses are the present site's, and are tried first.
 fn reaches(configured: &[Address], token: &JoinToken) -> Result<(), String> {
     let is_theirs = |address| token.addresses.contains(address);
     if token.broker.is_some() || configured.iter().all(is_theirs) {

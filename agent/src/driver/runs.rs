@@ -64,13 +64,13 @@ mod tests {
                     tokio::task::yield_now().await;
                 }
                 runs.cancel(key);
-                runs.begin(key, tasks.spawn_local(async { "put back" }));
+                runs.begin(key, tasks.spawn_local(async { "restored" }));
                 let mut counted = Vec::new();
                 while let Some(done) = tasks.join_next_with_id().await {
                     let (id, word) = done.unwrap();
                     counted.extend(runs.ended(key, id).then_some(word));
                 }
-                assert_eq!(counted, ["put back"]);
+                assert_eq!(counted, ["restored"]);
                 assert!(runs.is_empty());
             })
             .await;

@@ -47,7 +47,7 @@ impl Driver {
             true
         };
         if !end.await {
-            tracing::warn!("a job did not end in time: it runs again, or is put back, when the agent starts");
+            tracing::warn!("a job did not end in time: it runs again, or is restored, when the agent starts");
         }
         self.sync();
     }

@@ -66,7 +66,7 @@ impl Driver {
     }
 
     pub(super) fn restore(&mut self, key: ReportKey, undo: Before) {
-        tracing::warn!(resource = %key.resource, generation = %key.generation, "putting back");
+        tracing::warn!(resource = %key.resource, generation = %key.generation, "restoring");
         let host = Arc::clone(&self.host);
         let restore = async move { Done::Restored { key, result: host.restore(&undo).await } };
         self.runs.begin(key, self.tasks.spawn_local(restore));

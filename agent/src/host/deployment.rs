@@ -195,7 +195,7 @@ fn nothing_said(deployment: &Deployment) -> Observed {
     Observed { attributes: attributes(deployment, 0, ended) }
 }
 
-/// What ran.
+/// The program that ran.
 enum Ran {
     Script,
     /// The program of this group.

@@ -240,7 +240,7 @@ fn a_host_name_is_guarded_and_put_back() {
         host.restore(&undo).await.unwrap();
         assert_eq!(has(), named("web-1"));
 
-        // At boot the file has given the name already, and what was not confirmed is put back.
+        // At boot the file has given the name already, and what was not confirmed is restored.
         host.apply_at_boot(&create.spec, Some(&before)).await.unwrap();
         assert_eq!(has(), named("web-1"));
         let keep = name_job(3, Action::Delete, "web-1", OnDelete::Keep);

@@ -178,7 +178,7 @@ pub async fn apply(
     let stopped = signals()?;
     let mut local = Local::read(state.path())?;
     if local.recover(network, state).await? {
-        eprintln!("warning: an earlier change was not kept: what was there before it has been put back");
+        eprintln!("warning: an earlier change was not kept: what was there before it has been restored");
     }
     let mapping = NicMapping::new(given.mapping.clone())?;
     let ledger = state.ledger()?;
@@ -228,16 +228,16 @@ pub async fn apply(
         Ok(fell_back) => fell_back,
         Err(error) => {
             return Err(
-                RestoreFailed(format!("{why}; what was there before cannot be put back: {error:#}")).into()
+                RestoreFailed(format!("{why}; what was there before cannot be restored: {error:#}")).into()
             );
         }
     };
     (local.before, local.document) = was;
     local.undo = None;
-    local.write(state).with_context(|| format!("{why}; what was there before has been put back"))?;
+    local.write(state).with_context(|| format!("{why}; what was there before has been restored"))?;
     match fell_back {
-        false => bail!("{why}; what was there before has been put back"),
-        true => bail!("{why}; what was there before cannot be put back, the fallback_config is in force"),
+        false => bail!("{why}; what was there before has been restored"),
+        true => bail!("{why}; what was there before cannot be restored, the fallback_config is in force"),
     }
 }
 
@@ -358,6 +358,6 @@ pub async fn watch_over(
     }
     let state = crate::open_state(state_dir).await?;
     let had_begun = Local::read(state.path())?.recover(network, &state).await?;
-    let back = if had_begun { "; what was there before has been put back" } else { "" };
+    let back = if had_begun { "; what was there before has been restored" } else { "" };
     bail!("the process that made the change was killed{back}")
 }

@@ -18,7 +18,7 @@ Configures this server's network from a document in os-net-config's format, with
 Usage: os-net-config [OPTIONS]
 
 Where an agent runs, it applies the document and keeps it only if it reaches its controller afterwards; what was there
-before is put back otherwise. Without an agent it is applied at once.
+before is restored otherwise. Without an agent it is applied at once.
 
 Options:
   -c, --config-file FILE    the document (default: /etc/os-net-config/config.yaml)

@@ -25,7 +25,7 @@ use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned};
 
 const PACKET_MAX: Option<u32> = Some(1024 * 1024);
 
-/// What it saw, with the certificate that was given or shown.
+/// An event that it saw, with the certificate that was given or shown.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Seen {
     Joined(Vec<u8>),
@@ -182,7 +182,7 @@ impl Site {
         Seal::new(&SealSecret::from_bytes(self.seal), &public, &"lab".parse().unwrap(), node)
     }
 
-    /// Of the node with this topic.
+    /// The seal of the node with this topic.
     fn seal_of(&self, down: &str) -> Seal {
         let name = down.strip_prefix("muster/v1/lab/").and_then(|rest| rest.strip_suffix("/down"));
         self.seal(&name.unwrap().parse().unwrap())

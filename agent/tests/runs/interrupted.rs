@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 
 use super::folder::{Folder, dropped_after, id, until};
 
-/// It cannot end before somebody lets it [`go`].
+/// A task that cannot end before [`go`].
 fn waits_for_go(folder: &Folder) -> Task {
     folder.script(&format!("while [ ! -e {} ]; do sleep 0.01; done; echo whole", folder.path("go").display()))
 }

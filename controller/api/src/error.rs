@@ -30,14 +30,13 @@ pub enum Class {
 /// The body of an answer that is none of 2xx.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Refused<E = Value> {
-    /// Why.
     pub error: Refusal<E>,
 }
 
-/// Why a request was refused.
+/// A refused request, with its reason.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Refusal<E = Value> {
-    /// What kind of refusal.
+    /// The kind of refusal.
     pub class: Class,
     /// For the operator.
     pub message: String,

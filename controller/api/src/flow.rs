@@ -12,9 +12,9 @@ use serde_json::Value;
 pub struct DeviceView {
     /// `node/bridge`
     pub device: String,
-    /// Where it is.
+    /// The node of the bridge.
     pub node: String,
-    /// Its name there.
+    /// The bridge's name on its node.
     pub bridge: String,
     /// Whether its node's agent is there: `online` or `offline`.
     pub node_state: String,
@@ -22,23 +22,23 @@ pub struct DeviceView {
     pub switch: String,
     /// Rules, groups and meters in its table.
     pub rules: u64,
-    /// Of those, as they are to be on the device.
+    /// Entries of the table that are to be on the device.
     pub added: u64,
-    /// On their way to it.
+    /// Entries on their way to the device.
     pub pending_add: u64,
-    /// On their way off it.
+    /// Entries on their way off the device.
     pub pending_remove: u64,
-    /// The device would not have them.
+    /// Entries that the device refused.
     pub failed: u64,
-    /// They ended by their own timeouts.
+    /// Rules that ended by their own timeouts.
     pub expired: u64,
-    /// Of those on their way: the agent cannot put them right at present.
+    /// Pending entries that the agent cannot correct at present.
     pub wrong: u64,
     /// Rules on the device that are not ours.
     pub foreign: u64,
-    /// What becomes of those.
+    /// The policy for rules of others.
     pub foreign_policy: String,
-    /// A batch is with the agent.
+    /// Whether a batch is with the agent.
     pub in_flight: bool,
     /// Batches sent since the controller started.
     pub batches: u64,
@@ -46,11 +46,11 @@ pub struct DeviceView {
     pub refusals: u64,
     /// Comparisons of tables that differed since the controller started.
     pub reconciliations: u64,
-    /// Entries put right by those.
+    /// Entries that these comparisons corrected.
     pub repaired: u64,
-    /// Why the last import of those came to nothing; empty if it did not.
+    /// The error of the last import of such rules; empty if it succeeded.
     pub import_error: String,
-    /// Why something is wrong; empty if nothing is.
+    /// The reason of a fault; empty without one.
     pub reason: String,
 }
 
@@ -58,7 +58,7 @@ pub struct DeviceView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FlowOperationView {
-    /// Its number.
+    /// The operation's number.
     pub operation: u64,
     /// `APPLY`, `DELETE`, `PURGE` or `IMPORT`
     pub action: String,
@@ -66,17 +66,17 @@ pub struct FlowOperationView {
     pub state: String,
     /// The stage under way, or the last; from 1.
     pub stage: u64,
-    /// How many there are.
+    /// The number of stages.
     pub stages: u64,
     /// Entries that are as it wants them.
     pub done: u64,
     /// Entries in all.
     pub total: u64,
-    /// What went wrong.
+    /// The errors of the operation.
     pub errors: Vec<FlowError>,
 }
 
-/// What one owner's entries counted.
+/// The counters of one owner's entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OwnerCounters {
@@ -84,13 +84,11 @@ pub struct OwnerCounters {
     pub owner: String,
     /// Entries in the table.
     pub rules: u64,
-    /// Packets.
     pub packets: u64,
-    /// Bytes.
     pub bytes: u64,
 }
 
-/// Why a part of an operation came to nothing.
+/// A reason why a part of an operation failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FlowError {
@@ -106,13 +104,13 @@ pub struct FlowError {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FlowsBegun {
-    /// Its number.
+    /// The operation's number.
     pub operation: u64,
     /// Rules, groups and meters that it is about.
     pub rules: u64,
     /// Devices that it is about.
     pub devices: u64,
-    /// What the operator may not have meant.
+    /// Hints at what the operator may not have meant.
     pub warnings: Vec<String>,
 }
 
@@ -120,7 +118,7 @@ pub struct FlowsBegun {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct DeleteFlows {
-    /// Of entries.
+    /// The ids of the entries.
     pub ids: Vec<String>,
 }
 
@@ -136,7 +134,7 @@ pub struct FlowView {
     pub kind: String,
     /// PENDING_ADD, ADDED, PENDING_REMOVE, FAILED, EXPIRED or FOREIGN.
     pub state: String,
-    /// Whose it is.
+    /// The owner of the entry.
     pub owner: Option<String>,
     /// As last told.
     pub packets: Option<u64>,
@@ -144,9 +142,9 @@ pub struct FlowView {
     pub bytes: Option<u64>,
     /// Seconds that the device has had it, as last told.
     pub duration: Option<u32>,
-    /// Why it is not as it is to be.
+    /// The reason why the entry is not as wanted.
     pub error: Option<String>,
-    /// Of a rule that is not ours.
+    /// The cookie of a rule of others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cookie: Option<String>,
     /// The entry itself.
@@ -190,7 +188,7 @@ pub struct FlowWords {
     /// The rule in the switch's words, where flow files have none for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<Value>,
-    /// What the rule does with packets, in order.
+    /// The actions of the rule, in order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub treatment: Option<Value>,
     /// all, select, indirect or fast_failover.
@@ -212,7 +210,7 @@ pub struct ExplainedFlow {
     pub since: Option<String>,
     /// The device had it when that was told last.
     pub on_device: Option<bool>,
-    /// Why it is as it is, in sentences.
+    /// Sentences that explain the state.
     pub explanation: Vec<String>,
 }
 
@@ -222,7 +220,7 @@ pub struct ExplainedFlow {
 pub struct StatsView {
     /// `node/bridge`
     pub device: String,
-    /// Of its tables.
+    /// The tables of the device.
     pub tables: Vec<TableView>,
     /// By owner.
     pub owners: Vec<OwnerCounters>,
@@ -234,12 +232,12 @@ pub struct StatsView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TableView {
-    /// Its number.
+    /// The table's number.
     pub table: u8,
     /// Entries in it.
     pub active: u32,
     /// Packets that were looked up in it.
     pub lookups: u64,
-    /// Of those, packets that an entry took.
+    /// Packets that an entry of the table took.
     pub matches: u64,
 }

@@ -14,17 +14,17 @@ use serde_json::{Map, Value};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IntentsTaken {
-    /// Of each.
+    /// The key of each intent.
     pub keys: Vec<Box<str>>,
-    /// What the operator may not have meant.
+    /// Hints at what the operator may not have meant.
     pub warnings: Vec<String>,
 }
 
-/// Of a request about several intents.
+/// The answer to a request about several intents.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct IntentKeys {
-    /// Of each.
+    /// The key of each intent.
     pub keys: Vec<Box<str>>,
 }
 
@@ -32,7 +32,7 @@ pub struct IntentKeys {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct WithdrawIntents {
-    /// Of each, its key.
+    /// The keys of the intents.
     pub withdraw: Vec<Box<str>>,
 }
 
@@ -40,36 +40,36 @@ pub struct WithdrawIntents {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IntentRow {
-    /// Its key.
+    /// The intent's key.
     pub key: String,
     /// point_to_point, …
     #[serde(rename = "type")]
     pub kind: String,
     /// INSTALLED, …
     pub state: String,
-    /// What was asked for last.
+    /// The last request for this intent.
     pub request: String,
     /// Failures on devices since it was last as it is to be.
     pub errors: u32,
-    /// Why it stands so; empty where nothing is to be said.
+    /// The reason of the state; empty where there is none to give.
     pub reason: String,
-    /// Whose it is.
+    /// The owner of the intent.
     pub owner: String,
 }
 
-/// How some intents stand, as soon as nothing of them is under way.
+/// The states of some intents, once none of them is under way.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IntentsWatched {
     /// Nothing of them is under way.
     pub ended: bool,
-    /// How many have come to an end.
+    /// The number of intents that have reached an end.
     pub done: usize,
-    /// Of these, those that came to another state than the one that is wanted.
+    /// Ended intents whose state is not the wanted one.
     pub failed: usize,
-    /// All of them.
+    /// The number of intents asked for.
     pub total: usize,
-    /// Those that go on or failed; of very many the first.
+    /// Intents that go on or failed; of very many the first.
     pub intents: Vec<IntentRow>,
 }
 
@@ -77,17 +77,17 @@ pub struct IntentsWatched {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IntentView {
-    /// Its key.
+    /// The intent's key.
     pub key: String,
     /// INSTALLED, …
     pub state: String,
-    /// What was asked for last.
+    /// The last request for this intent.
     pub request: String,
     /// Failures on devices since it was last as it is to be.
     pub errors: u32,
-    /// Why it stands so; empty where nothing is to be said.
+    /// The reason of the state; empty where there is none to give.
     pub reason: String,
-    /// Whose it is.
+    /// The owner of the intent.
     pub owner: Option<String>,
     /// Devices that each of its ways passes.
     pub paths: Vec<Vec<String>>,
@@ -95,9 +95,9 @@ pub struct IntentView {
     pub path_links: Vec<LinkEnds>,
     /// Ids of its rules.
     pub rules: Vec<String>,
-    /// Of the first of its rules, how the flow tables have them.
+    /// The first of the intent's rules, as the flow tables have them.
     pub entries: Vec<IntentRule>,
-    /// What it holds on links.
+    /// Reservations of the intent on links.
     pub reservations: Vec<Reservation>,
     /// The last times that it moved, oldest first.
     pub history: Vec<Reroute>,
@@ -105,10 +105,10 @@ pub struct IntentView {
     pub waits_for: Vec<WaitsFor>,
     /// Seconds until it is tried again.
     pub retry_in: Option<f64>,
-    /// What is wrong with its packets, where it is INSTALLED and a trace in the background found that.
+    /// The fault of its packets, where the intent is INSTALLED and a trace in the background found one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
-    /// What it is, in the words of intent files: type, from, to, selector, treatment, constraints, priority, …
+    /// The wish in the words of intent files: type, from, to, selector, treatment, constraints, priority, …
     #[serde(flatten)]
     pub wish: Map<String, Value>,
 }
@@ -119,7 +119,7 @@ pub struct IntentView {
 pub struct Point {
     /// `node/bridge`
     pub device: String,
-    /// Its interface.
+    /// The name of the interface.
     pub port: String,
 }
 
@@ -127,33 +127,33 @@ pub struct Point {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LinkEnds {
-    /// Where packets leave.
+    /// The port where packets leave.
     pub from: Point,
-    /// Where they arrive.
+    /// The port where packets arrive.
     pub to: Point,
 }
 
-/// How the flow tables have a rule of an intent.
+/// The state of an intent's rule in the flow tables.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IntentRule {
-    /// Its id.
+    /// The rule's id.
     pub id: String,
     /// `node/bridge`
     pub device: String,
     /// As in a list of rules; none where the table does not have it.
     pub state: Option<String>,
-    /// Why it is not as it is to be.
+    /// The reason why the rule is not as wanted.
     pub error: Option<String>,
 }
 
-/// What an intent holds on a link.
+/// A reservation of an intent on a link.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reservation {
-    /// Where packets leave.
+    /// The port where packets leave.
     pub from: Point,
-    /// Where they arrive.
+    /// The port where packets arrive.
     pub to: Point,
     /// Bit/s.
     pub bandwidth: Option<u64>,
@@ -165,9 +165,9 @@ pub struct Reservation {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Reroute {
-    /// Why.
+    /// The reason of the change.
     pub why: String,
-    /// Seconds.
+    /// The time it took, in seconds.
     pub took: f64,
     /// The ways before.
     pub before: Vec<Vec<String>>,
@@ -187,13 +187,13 @@ pub struct WaitsFor {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TopologyView {
-    /// Bridges.
+    /// The bridges of the network.
     pub devices: Vec<BridgeView>,
     /// Links, each direction on its own.
     pub links: Vec<LinkView>,
-    /// Hosts.
+    /// The hosts of the network.
     pub hosts: Vec<HostView>,
-    /// Those that were asked for.
+    /// The paths of the requested intents.
     pub intents: Vec<IntentWay>,
 }
 
@@ -205,11 +205,11 @@ pub struct BridgeView {
     pub device: String,
     /// By which OpenFlow knows it: 16 hexadecimal digits.
     pub datapath_id: String,
-    /// It forwards.
+    /// Whether the bridge forwards.
     pub up: bool,
-    /// Its agent is not there.
+    /// Whether its agent is away.
     pub away: bool,
-    /// Its ports.
+    /// The bridge's ports.
     pub ports: Vec<PortView>,
 }
 
@@ -217,9 +217,9 @@ pub struct BridgeView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PortView {
-    /// Its interface.
+    /// The name of the interface.
     pub name: String,
-    /// It has a carrier.
+    /// Whether the port has a carrier.
     pub up: bool,
 }
 
@@ -227,25 +227,25 @@ pub struct PortView {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LinkView {
-    /// Where packets leave.
+    /// The port where packets leave.
     pub from: Point,
-    /// Where they arrive.
+    /// The port where packets arrive.
     pub to: Point,
     /// Packets pass.
     pub up: bool,
     /// A stack says so.
     pub declared: bool,
-    /// It was heard over LLDP.
+    /// Whether LLDP found the link.
     pub discovered: bool,
-    /// Of a way over it.
+    /// The cost of a path over the link.
     pub cost: u32,
     /// Bit/s.
     pub bandwidth: Option<u64>,
     /// Bit/s that intents hold of it.
     pub reserved: u64,
-    /// Seconds.
+    /// The latency in seconds.
     pub latency: Option<f64>,
-    /// What a stack says of it.
+    /// Annotations of a stack about the link.
     pub annotations: BTreeMap<Box<str>, Box<str>>,
     /// Intents whose ways take it.
     pub intents: usize,
@@ -256,9 +256,9 @@ pub struct LinkView {
 pub struct HostView {
     /// The MAC address of its interface.
     pub host: String,
-    /// Where it is.
+    /// The port of the host.
     pub location: Point,
-    /// Its addresses.
+    /// The host's addresses.
     pub addresses: Vec<IpAddr>,
     /// Other places where it is said to be.
     pub claimed: Vec<Point>,
@@ -274,7 +274,7 @@ pub struct HostView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IntentWay {
-    /// Its key.
+    /// The intent's key.
     pub key: String,
     /// INSTALLED, …
     pub state: String,

@@ -21,7 +21,7 @@ pub struct LoginView {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BeginInBrowser {
-    /// Where the provider sends the browser back to. The provider knows which addresses it may be.
+    /// The address to which the provider sends the browser back. The provider knows which addresses it may be.
     pub redirect_uri: String,
 }
 
@@ -51,7 +51,7 @@ pub struct DeviceLogin {
     pub user_code: String,
     /// For the login itself: a secret.
     pub device_code: String,
-    /// Seconds.
+    /// The lifetime in seconds.
     pub expires_in: u64,
     /// Seconds between two tries to log in.
     pub interval: u64,
@@ -69,7 +69,7 @@ pub enum LogIn {
     Browser(BrowserCode),
 }
 
-/// What came back from the provider's page, and what the login began with.
+/// The code from the provider's page, and the values that the login began with.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BrowserCode {
@@ -89,9 +89,9 @@ pub struct BrowserCode {
 pub struct LoggedIn {
     /// Seconds after which to ask again, where the person has not confirmed it yet; nothing else is there then.
     pub wait: Option<u64>,
-    /// Who it is.
+    /// The user's name.
     pub name: String,
-    /// What they may do.
+    /// The user's role.
     pub role: Role,
     /// For each further request. It is shown this once.
     pub token: String,

@@ -18,11 +18,11 @@ use crate::resource::ResourceView;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeView {
-    /// Its fqdn.
+    /// The fqdn of the node.
     pub name: String,
     /// online, disk_full, offline, maintenance, conflict, revoked or lost.
     pub state: String,
-    /// Why it is in that state, where that needs saying.
+    /// The reason of the state, where it needs one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub state_reason: Option<String>,
     /// From its token.
@@ -37,55 +37,56 @@ pub struct NodeView {
     /// While it is connected: how long nothing was heard of it. Whoever keeps the clock makes `last_seen` of it.
     #[serde(skip)]
     pub silent: Option<Duration>,
-    /// Where the agents connect from, if two with its identity are running.
+    /// Addresses from which the agents connect, if two with the node's identity are running.
     pub conflict: Vec<String>,
     /// Seconds that its clock is ahead of the controller's, negative behind; null if that is little, not known, or it is away.
     pub clock_off_s: Option<i64>,
     /// Rows on it, lost ones not counted.
     pub resources: u64,
-    /// Of them, those that were not as desired, or not there, when they were looked at last.
+    /// Resources that were not as desired, or missing, when the agent looked last.
     pub drifted: u64,
-    /// What it holds otherwise than a restored store says: things and tables that wait for 'muster restore'.
+    /// Things and tables that differ from a restored store and wait for 'muster restore'.
     pub held: u64,
     /// MAC addresses that it claims and another node claims as well: a line each, which names all of them.
     pub mac_conflicts: Vec<String>,
-    /// What may be left on it from before it was removed, and what 'muster restore remove' has yet to take away; of very many
+    /// Resources that may be left on it from before it was removed, and those that 'muster restore remove' has yet to
+    /// take away; of very many
     /// the first.
     pub lost: Vec<LostView>,
-    /// How many there are.
+    /// The number of such resources.
     pub lost_total: u64,
-    /// What it told of itself last, by the names of templates, if the query asks for facts; absent if it has told nothing since
+    /// The facts of the node by the names of templates, if the query asks for them; absent if it has told none since
     /// the controller started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub facts: Option<Map<String, Value>>,
 }
 
-/// What a removed node may still have.
+/// A resource that a removed node may still have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LostView {
     /// The stack that made it; empty where the store was restored and does not know.
     pub stack: String,
-    /// Its name in that stack's template, or what its server knows it by.
+    /// The resource's name in that stack's template, or the name by which its server knows it.
     pub resource: String,
     /// The thing.
     pub physical_id: String,
     /// Muster::File, …
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it is.
+    /// The node.
     pub node: String,
-    /// Why it could not be cleaned up when the node came back; else empty.
+    /// The reason why it could not be cleaned up when the node came back; else empty.
     pub reason: String,
 }
 
-/// How many nodes there are, by what they have in common.
+/// The numbers of nodes by state.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FleetCounts {
-    /// All of them.
+    /// The number of all nodes.
     pub total: u64,
-    /// Those with a resource that is not as it was made.
+    /// Nodes with a resource that drifted.
     pub drifted: u64,
     /// By [`NodeView::state`].
     pub states: BTreeMap<String, u64>,
@@ -93,7 +94,7 @@ pub struct FleetCounts {
     pub versions: BTreeMap<String, u64>,
 }
 
-/// What a stack has on a node.
+/// A stack's resource on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeResourceView {
@@ -108,11 +109,11 @@ pub struct NodeResourceView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct DriftView {
-    /// Where it is.
+    /// The node.
     pub node: String,
-    /// Its stack.
+    /// The name of the stack.
     pub stack: String,
-    /// Its name in that stack's template.
+    /// The resource's name in that stack's template.
     pub resource: String,
     /// Muster::NetworkConfig, …
     #[serde(rename = "type")]
@@ -121,13 +122,13 @@ pub struct DriftView {
     pub physical_id: String,
     /// drifted or missing.
     pub observed: String,
-    /// What differs.
+    /// The differences.
     pub reason: String,
     /// correct, report or ignore.
     pub policy: String,
     /// While it is being corrected, or that is held back: queued, maintenance, running, …; else empty.
     pub phase: String,
-    /// How often it was corrected since it was last calm.
+    /// The number of corrections since the resource was last calm.
     pub corrections: u32,
     /// open: it was corrected too often and is left as it is; else closed.
     pub breaker: String,
@@ -141,7 +142,7 @@ pub struct SurveyView {
     pub name: String,
     /// Resources for a template.
     pub resources: Vec<SurveyedResource>,
-    /// What none of them describes, and why.
+    /// Settings that no document describes, each with the reason.
     pub left_out: Vec<String>,
 }
 
@@ -159,7 +160,7 @@ pub struct SurveyedResource {
     pub depends_on: Vec<String>,
 }
 
-/// Where a node is to move. Without `Debug`: the token is a secret.
+/// The site to which a node moves. Without `Debug`: the token is a secret.
 #[derive(Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MoveNode {
@@ -181,7 +182,7 @@ pub struct NodeMoved {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FactsView {
-    /// Its fqdn.
+    /// The fqdn of the node.
     pub name: String,
     /// When, RFC 3339 UTC.
     pub told_at: String,
@@ -204,7 +205,7 @@ pub struct FactsView {
 pub struct DiskView {
     /// Such as `sda`.
     pub name: String,
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
     /// Empty if the disk does not say it.
     pub model: String,
@@ -216,7 +217,7 @@ pub struct DiskView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LinkFactsView {
-    /// Its name.
+    /// The name of the interface.
     pub name: String,
     /// The kernel's kind, such as `bridge`; empty for hardware.
     pub kind: String,
@@ -226,15 +227,15 @@ pub struct LinkFactsView {
     pub pci_address: Option<String>,
     /// Vendor and device, such as `8086:1533`.
     pub pci_id: Option<String>,
-    /// Its MAC address.
+    /// The MAC address.
     pub mac: Option<String>,
     /// The MAC address that it was made with.
     pub permanent_mac: Option<String>,
-    /// Bytes.
+    /// The MTU in bytes.
     pub mtu: u32,
     /// Administratively up.
     pub up: bool,
-    /// It has a carrier.
+    /// Whether the interface has a carrier.
     pub carrier: bool,
     /// Mbit/s.
     pub speed: Option<u32>,
@@ -242,11 +243,11 @@ pub struct LinkFactsView {
     pub duplex: Option<String>,
     /// With the lengths of their prefixes, in the kernel's order.
     pub addresses: Vec<String>,
-    /// What was heard on it over LLDP.
+    /// Neighbours heard over LLDP.
     pub neighbours: Vec<NeighbourView>,
-    /// What it received since it was made.
+    /// Packets received since the interface was made.
     pub rx: LinkCounters,
-    /// What it sent since it was made.
+    /// Packets sent since the interface was made.
     pub tx: LinkCounters,
 }
 
@@ -256,7 +257,7 @@ pub struct LinkFactsView {
 pub struct NeighbourView {
     /// The switch: a MAC or IP address, or a name.
     pub chassis_id: String,
-    /// Its port.
+    /// The neighbour's port.
     pub port_id: String,
     /// For people.
     pub port_description: Option<String>,
@@ -266,17 +267,15 @@ pub struct NeighbourView {
     pub system_description: Option<String>,
     /// The VLAN of untagged packets.
     pub vlan: Option<u16>,
-    /// Where the switch is managed.
+    /// The addresses at which the switch is managed.
     pub management_addresses: Vec<IpAddr>,
 }
 
-/// One direction of a network interface.
+/// The counters of one direction of a network interface.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct LinkCounters {
-    /// Bytes.
     pub bytes: u64,
-    /// Packets.
     pub packets: u64,
     /// Packets that were damaged.
     pub errors: u64,
@@ -288,7 +287,7 @@ pub struct LinkCounters {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ChangeLabels {
-    /// Those to be set, and those to go (null).
+    /// Labels to set, and labels to remove (null).
     pub labels: BTreeMap<String, Option<String>>,
 }
 
@@ -296,19 +295,19 @@ pub struct ChangeLabels {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Maintenance {
-    /// Its jobs are held back.
+    /// Whether the node's jobs are held back.
     pub on: bool,
 }
 
-/// What may be left on a node that was removed.
+/// Resources that may be left on a node that was removed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeRemoved {
-    /// Its fqdn.
+    /// The fqdn of the node.
     pub name: String,
-    /// Of very many the first.
+    /// The resources; of very many the first.
     pub lost: Vec<LostView>,
-    /// How many there are.
+    /// The number of such resources.
     pub lost_total: u64,
 }
 
@@ -316,16 +315,16 @@ pub struct NodeRemoved {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateToken {
-    /// Seconds.
+    /// The lifetime in seconds.
     pub ttl: u64,
-    /// How many nodes may join with it.
+    /// The number of nodes that may join with the token.
     pub uses: u32,
     /// Name or pattern it is bound to.
     pub name: Option<String>,
     /// Labels it gives.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
-    /// How fast nodes may join with it, such as `30/m`.
+    /// The rate at which nodes may join with the token, such as `30/m`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
 }
@@ -336,7 +335,7 @@ pub struct CreateToken {
 pub struct TokenCreated {
     /// For `muster-agent join`.
     pub token: String,
-    /// Its id.
+    /// The token's id.
     pub id: String,
     /// RFC 3339 UTC.
     pub expires: String,
@@ -346,17 +345,17 @@ pub struct TokenCreated {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TokenRow {
-    /// Its id; the secret is not kept.
+    /// The token's id; the secret is not kept.
     pub id: String,
     /// RFC 3339 UTC.
     pub expires: String,
-    /// How many nodes may still join.
+    /// The number of nodes that may still join.
     pub uses_left: u32,
     /// Name or pattern it is bound to.
     pub name: Option<String>,
     /// Labels it gives.
     pub labels: BTreeMap<String, String>,
-    /// How fast nodes may join with it.
+    /// The rate at which nodes may join with the token.
     #[schemars(with = "Option<String>")]
     pub rate: Option<Rate>,
 }
@@ -365,8 +364,8 @@ pub struct TokenRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TokenRevoked {
-    /// Its id.
+    /// The token's id.
     pub id: String,
-    /// True.
+    /// Always true.
     pub revoked: bool,
 }

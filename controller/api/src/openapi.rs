@@ -97,7 +97,7 @@ mod tests {
 
     use super::*;
 
-    /// Where the description is kept.
+    /// The file that keeps the description.
     const KEPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/openapi.json");
 
     #[test]

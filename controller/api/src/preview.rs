@@ -12,24 +12,24 @@ use serde_json::Value;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PreviewView {
-    /// What changes, by name; then up to 1000 of what does not.
+    /// Resources that change, by name; then up to 1000 that do not.
     pub resources: Vec<PreviewRow>,
-    /// How many there are of each change.
+    /// The number of resources for each change.
     pub counts: BTreeMap<String, u64>,
-    /// What deserves attention but hinders nothing.
+    /// Warnings, which hinder nothing.
     pub warnings: Vec<String>,
 }
 
-/// What would become of one resource.
+/// The future of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PreviewRow {
-    /// Its name in the template.
+    /// The resource's name in the template.
     pub name: String,
     /// Muster::File, …
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it is, or will be; empty where any node will do.
+    /// The present or future node; empty where any node will do.
     pub node: String,
     /// create, adopt, update, replace, delete or unchanged.
     pub change: String,
@@ -37,11 +37,11 @@ pub struct PreviewRow {
     pub restricted: bool,
     /// delete or retain: what its clean-up does with the thing.
     pub deletion_policy: String,
-    /// Those that differ.
+    /// The properties that differ.
     pub properties: Vec<PropertyView>,
 }
 
-/// One property that differs; hidden values are masked.
+/// A property that differs; hidden values are masked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct PropertyView {

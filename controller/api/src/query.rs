@@ -42,7 +42,7 @@ pub struct EventPage {
     pub after: u64,
     /// Events before this number, the newest first.
     pub before: Option<u64>,
-    /// Of the stack, which may be gone.
+    /// The id of the stack, which may be gone.
     pub id: Option<u64>,
     /// The most events in the answer.
     pub limit: Option<usize>,
@@ -131,7 +131,7 @@ pub struct AuditPage {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnNode {
-    /// Of this node alone.
+    /// Only this node.
     pub node: Option<String>,
 }
 
@@ -139,7 +139,7 @@ pub struct OnNode {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HeldOn {
-    /// Of this node alone.
+    /// Only this node.
     #[schemars(with = "Option<String>")]
     pub node: Option<NodeId>,
 }
@@ -148,7 +148,7 @@ pub struct HeldOn {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ApplyFlows {
-    /// What could cut a node off is taken back unless it is confirmed.
+    /// Whether a change that could cut a node off is undone unless it is confirmed.
     pub guard: Option<bool>,
     /// Seconds until then.
     pub confirm_timeout: Option<u32>,
@@ -206,7 +206,7 @@ pub struct FlowList {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Reconcile {
-    /// What becomes of rules that are not ours, from now on: leave, show or import.
+    /// The policy for rules of others from now on: leave, show or import.
     pub foreign: Option<String>,
 }
 
@@ -254,7 +254,7 @@ pub struct Topology {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Trace {
-    /// Where the packet comes in: `NODE/BRIDGE:INTERFACE`.
+    /// The port where the packet comes in: `NODE/BRIDGE:INTERFACE`.
     pub from: String,
     /// A selector in the words of a flow rule, without a port: `{eth_type: ipv4, ipv4_dst: 10.0.0.1}`.
     pub packet: String,

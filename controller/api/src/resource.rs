@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ResourceView {
-    /// Its name in the template.
+    /// The resource's name in the template.
     pub name: String,
     /// The row.
     pub id: String,
@@ -19,15 +19,14 @@ pub struct ResourceView {
     /// Muster::File, …
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it is; empty until known.
+    /// The resource's node; empty until known.
     pub node: String,
     /// INIT, CREATE, UPDATE, DELETE, CHECK or RETAIN.
     pub action: String,
     /// IN_PROGRESS, COMPLETE or FAILED; INIT before anything was done.
     pub status: String,
-    /// Why.
     pub status_reason: String,
-    /// Of its last job.
+    /// The generation of the last job.
     pub generation: String,
     /// in_sync, drifted, missing or unknown.
     pub observed: String,
@@ -45,15 +44,15 @@ pub struct ResourceView {
     pub replaces: Option<String>,
     /// Physical id of the row that replaces it.
     pub replaced_by: Option<String>,
-    /// How often its job was tried again.
+    /// The number of retries of its job.
     pub retry_count: u32,
-    /// Why each attempt of its present job failed, oldest first.
+    /// The reasons why each attempt of the present job failed, oldest first.
     pub causes: Vec<String>,
-    /// Where it waits for an operator.
+    /// The hook at which the resource waits for an operator.
     pub hook: Option<String>,
-    /// What becomes of it when somebody else has changed it: correct, report or ignore. Empty for what is on no server.
+    /// The drift policy: correct, report or ignore. Empty for a resource on no server.
     pub drift_policy: String,
-    /// How often it was corrected since it was last calm.
+    /// The number of corrections since the resource was last calm.
     pub corrections: u32,
     /// open: it was corrected too often and is left as it is; else closed.
     pub breaker: String,
@@ -86,14 +85,14 @@ pub struct GraphView {
 pub struct GraphNodeView {
     /// The row, as in [`GraphEdgeView`].
     pub id: String,
-    /// Its name in the template.
+    /// The resource's name in the template.
     pub name: String,
     /// The one thing it stands for.
     pub physical_id: String,
     /// Muster::File, …
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it is; empty until known.
+    /// The resource's node; empty until known.
     pub node: String,
     /// forward or clean-up.
     pub role: String,
@@ -101,13 +100,12 @@ pub struct GraphNodeView {
     pub action: String,
     /// IN_PROGRESS, COMPLETE or FAILED; INIT before anything was done.
     pub status: String,
-    /// Why.
     pub status_reason: String,
     /// As in [`ResourceView`].
     pub phase: String,
     /// As in [`ResourceView`].
     pub phase_seconds: u64,
-    /// Where it waits for an operator.
+    /// The hook at which the resource waits for an operator.
     pub hook: Option<String>,
     /// The graph node is done: those that need it may go.
     pub ready: bool,
@@ -117,7 +115,7 @@ pub struct GraphNodeView {
     pub replaced_by: Option<String>,
 }
 
-/// One row needs another.
+/// An edge: one row needs another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct GraphEdgeView {
@@ -135,16 +133,16 @@ pub struct ClearHook<H> {
     pub hook: H,
 }
 
-/// What became of a signal.
+/// The outcome of a signal.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Signalled {
     /// The handle.
     pub resource: String,
-    /// Of the signal.
+    /// The id of the signal.
     pub id: String,
     /// A signal of this id came before.
     pub again: bool,
-    /// How many came so far.
+    /// The number of signals so far.
     pub signals: usize,
 }

@@ -41,7 +41,7 @@ pub enum Method {
 /// Makes the schema of a type.
 pub type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// What a body is.
+/// The content of a body.
 #[derive(Clone, Copy, Debug)]
 pub enum Content {
     /// There is none.
@@ -52,20 +52,20 @@ pub enum Content {
     Text(&'static str),
 }
 
-/// How one request is made and answered.
+/// A route: the form of one request and of its answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
-    /// What is done with the path.
+    /// The method of the request.
     pub method: Method,
-    /// Where; `{name}` stands for one segment.
+    /// The path; `{name}` stands for one segment.
     pub path: &'static str,
-    /// What it does, for people.
+    /// The purpose of the route, for people.
     pub summary: &'static str,
-    /// What may stand after the question mark.
+    /// The parameters after the question mark.
     pub query: Option<SchemaOf>,
-    /// Of the request.
+    /// The body of the request.
     pub body: Content,
-    /// Of the answer, where all goes well.
+    /// The status of a good answer.
     pub status: u16,
     /// The answer's body, where all goes well.
     pub answer: Content,
@@ -103,7 +103,7 @@ impl Route {
         Self { answer: Content::Text(what), ..self }
     }
 
-    /// It changes nothing, whatever its method is.
+    /// Marks a route that changes nothing, whatever its method is.
     const fn for_viewers(self) -> Self {
         Self { role: Role::Viewer, ..self }
     }
@@ -118,7 +118,7 @@ impl Route {
         Self { role: Role::Admin, ..self }
     }
 
-    /// Something was made (201), or has begun (202).
+    /// Sets the status: something was made (201), or has begun (202).
     const fn with(self, status: u16) -> Self {
         Self { status, ..self }
     }

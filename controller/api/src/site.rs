@@ -10,19 +10,19 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct AgentCounts {
-    /// Those that are there.
+    /// Nodes that are connected.
     pub online: u64,
-    /// Those that are away.
+    /// Nodes that are away.
     pub offline: u64,
-    /// Those whose jobs are held back.
+    /// Nodes whose jobs are held back.
     pub maintenance: u64,
-    /// Those that are two of one identity.
+    /// Nodes of which two have one identity.
     pub conflict: u64,
-    /// Those that cannot write.
+    /// Nodes that cannot write.
     pub disk_full: u64,
 }
 
-/// What waits for an operator.
+/// Decisions that wait for an operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct WaitingView {
@@ -39,7 +39,7 @@ pub struct WaitingView {
 pub struct HeldView {
     /// The physical id of a resource, or a device.
     pub id: String,
-    /// Where it is.
+    /// The node.
     #[schemars(with = "String")]
     pub node: NodeId,
     /// `unknown`: not in the store; `newer`: changed since; `deleted`: gone since; `table`: rules differ.
@@ -47,16 +47,16 @@ pub struct HeldView {
     /// The type; none where neither the store nor the agent has said it.
     #[serde(rename = "type")]
     pub kind: Option<String>,
-    /// What the store does not know, as its agent names it: a path, a unit, a package, links.
+    /// The thing that the store does not know, as its agent names it: a path, a unit, a package, links.
     #[serde(default)]
     pub thing: Option<String>,
     /// The resource's stack.
     pub stack: Option<String>,
     /// The resource's name.
     pub resource: Option<String>,
-    /// How many rules of a table differ.
+    /// The number of rules of a table that differ.
     pub rules: Option<usize>,
-    /// Why it waits.
+    /// The reason of the wait.
     pub reason: String,
 }
 
@@ -64,23 +64,23 @@ pub struct HeldView {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Decide {
-    /// What becomes of it.
+    /// The decision of the operator.
     pub verdict: Verdict,
     /// None: all that is listed.
     pub ids: Option<Vec<String>>,
-    /// Of this node alone.
+    /// Only this node.
     #[serde(default)]
     #[schemars(with = "Option<String>")]
     pub node: Option<NodeId>,
 }
 
-/// What operators decide.
+/// A decision of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// What the node has stays.
+    /// Keep the node's state.
     Adopt,
-    /// It becomes what the store says.
+    /// Make the node as the store says.
     Remove,
 }
 
@@ -92,38 +92,38 @@ pub struct AuditRow {
     pub number: u64,
     /// RFC 3339 UTC.
     pub at: String,
-    /// Who asked: a user, or a join token.
+    /// The actor: a user, or a join token.
     pub actor: String,
     /// The way: `local` with the process, or an address.
     pub from: String,
     /// The words of the command line: `stack update`.
     pub action: String,
-    /// What it is about: a stack, a node, …
+    /// The target: a stack, a node, …
     pub target: String,
-    /// What was asked for, by names; never a value.
+    /// The request by names; never a value.
     pub what: String,
     /// `ok`, or why it was refused.
     pub result: String,
 }
 
-/// What a decision left.
+/// The things that a decision left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Decided {
     /// Not all is decided.
     pub restored: bool,
-    /// How much still waits.
+    /// The number of things that still wait.
     pub waiting: u64,
 }
 
-/// What a controller of the site is to it.
+/// The role of a controller in its site.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// It decides, alone.
+    /// The only controller that decides.
     #[default]
     Active,
-    /// It takes over when the active one is gone.
+    /// A controller that takes over when the active one is gone.
     Standby,
 }
 
@@ -143,24 +143,24 @@ impl Role {
 pub struct StatusView {
     /// The site's id.
     pub site: String,
-    /// Of the controller that answers.
+    /// The role of the controller that answers.
     pub role: Role,
     /// Since when it has been that, RFC 3339 UTC.
     pub since: String,
-    /// Of this start of the controller.
+    /// The epoch of this start of the controller.
     #[schemars(with = "u64")]
     pub epoch: Epoch,
     /// The store was older than what agents know, and an operator has not said what becomes of that.
     pub restored: bool,
-    /// Where the database is.
+    /// The place of the database.
     pub store: String,
-    /// How agents are reached: `direct`, or brokers.
+    /// The link to agents: `direct`, or brokers.
     pub link: String,
-    /// Why agents cannot be reached; none while all is well.
+    /// The reason why agents cannot be reached; none while all is well.
     pub link_problem: Option<String>,
-    /// Why nothing can be written; none while all is well.
+    /// The reason why nothing can be written; none while all is well.
     pub read_only: Option<String>,
-    /// Why the lease cannot be seen, taken or renewed; none while all is well.
+    /// The reason why the lease cannot be seen, taken or renewed; none while all is well.
     pub lease_problem: Option<String>,
     /// Seconds until the certificate of the site's CA ends, which all agents trust; none at a standby.
     pub ca_left_s: Option<u64>,
@@ -170,7 +170,7 @@ pub struct StatusView {
     pub sites: Vec<SiteView>,
     /// Agents by state; a standby has none.
     pub agents: AgentCounts,
-    /// What waits for an operator; nothing does at a standby.
+    /// Decisions that wait for an operator; none at a standby.
     pub waiting: WaitingView,
 }
 
@@ -178,19 +178,19 @@ pub struct StatusView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct SiteView {
-    /// What operators call it: `muster --site NAME`.
+    /// The site's name for operators: `muster --site NAME`.
     pub name: String,
     /// The controller that is active for it; none: that is not known yet.
     pub active: Option<String>,
 }
 
-/// One of the site's controllers.
+/// A controller of the site.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ControllerView {
-    /// Its name.
+    /// The controller's name.
     pub name: String,
-    /// What it is to the site.
+    /// The controller's role in the site.
     pub role: Role,
     /// Seconds since its last look at the lease; 0 of the active one.
     pub behind_s: u64,
@@ -200,7 +200,7 @@ pub struct ControllerView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct Version {
-    /// Of the controller.
+    /// The version of the controller.
     pub version: String,
     /// Versions of the API that it knows.
     pub api: Vec<String>,

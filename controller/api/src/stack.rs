@@ -16,13 +16,12 @@ use serde_json::Value;
 pub struct StackView {
     /// The stack's name.
     pub name: String,
-    /// Its id.
+    /// The id of the stack.
     pub id: String,
     /// CREATE, UPDATE, DELETE, ROLLBACK or CHECK.
     pub action: String,
     /// IN_PROGRESS, COMPLETE or FAILED.
     pub status: String,
-    /// Why.
     pub status_reason: String,
     /// The current revision.
     pub revision: u32,
@@ -36,7 +35,7 @@ pub struct StackView {
     pub parameters: BTreeMap<String, Value>,
     /// Empty until the stack is COMPLETE.
     pub outputs: Vec<OutputView>,
-    /// How far the traversal is.
+    /// The progress of the traversal.
     pub progress: ProgressView,
     /// Nodes that its selectors have come to mean since the traversal began.
     pub nodes_joined: u64,
@@ -50,28 +49,28 @@ pub struct StackView {
     pub seq: u64,
 }
 
-/// One output.
+/// An output of a stack.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct OutputView {
-    /// Its name.
+    /// The name of the output.
     pub key: String,
-    /// Its value; null if it could not be computed.
+    /// The output's value; null if it could not be computed.
     pub value: Value,
-    /// Why it could not be computed.
+    /// The reason why it could not be computed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub output_error: String,
     /// From the template.
     pub description: String,
 }
 
-/// How far a traversal is, in graph nodes.
+/// The progress of a traversal, in graph nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct ProgressView {
     /// Observed ready, or cleaned up.
     pub done: u64,
-    /// All that the traversal touches.
+    /// The graph nodes that the traversal visits.
     pub total: u64,
     /// Jobs with an agent.
     pub in_flight: u64,
@@ -85,7 +84,7 @@ pub struct ProgressView {
 pub struct ActiveView {
     /// The resource.
     pub name: String,
-    /// Where it is.
+    /// The node.
     pub node: String,
     /// See [`crate::resource::ResourceView::phase`].
     pub phase: String,
@@ -93,7 +92,7 @@ pub struct ActiveView {
     pub phase_seconds: u64,
 }
 
-/// One rollout, in `stack show`.
+/// A rollout, in `stack show`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RolloutView {
@@ -103,25 +102,24 @@ pub struct RolloutView {
     pub state: String,
     /// canary, batch, pause or done; empty where nothing begins.
     pub stage: String,
-    /// Why it was aborted.
+    /// The reason of an abort.
     pub reason: String,
-    /// Members.
     pub total: u64,
-    /// As the revision wants them.
+    /// Members that are as the revision wants them.
     pub done: u64,
-    /// Begun and not ended.
+    /// Members that have begun and not ended.
     pub in_flight: u64,
-    /// Of these, those whose node is away.
+    /// Members in flight whose node is away.
     pub in_flight_away: u64,
     /// Failed in this operation.
     pub failed: u64,
-    /// Their turn is yet to come.
+    /// Members whose turn is yet to come.
     pub waiting: u64,
-    /// Of these, those whose node is away.
+    /// Waiting members whose node is away.
     pub away: u64,
-    /// Members under way at once, at most.
+    /// The most members under way at once.
     pub batch: u64,
-    /// With one more that fails it is aborted.
+    /// The most members that may fail; one more aborts the rollout.
     pub max_failures: u64,
     /// Seconds until the next batch; none where it waits for something else.
     pub next_in: Option<u64>,
@@ -131,24 +129,24 @@ pub struct RolloutView {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct FailureView {
-    /// Its name in the template.
+    /// The resource's name in the template.
     pub resource: String,
     /// The one thing it stands for.
     pub physical_id: String,
     /// Muster::File, …
     #[serde(rename = "type")]
     pub kind: String,
-    /// Where it is; empty until known.
+    /// The resource's node; empty until known.
     pub node: String,
     /// CREATE, UPDATE, DELETE, CHECK or RETAIN.
     pub action: String,
     /// The last cause.
     pub reason: String,
-    /// Why each attempt failed, oldest first.
+    /// The reasons why each attempt failed, oldest first.
     pub causes: Vec<String>,
 }
 
-/// One event.
+/// An event of a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct EventRow {
@@ -158,19 +156,18 @@ pub struct EventRow {
     pub time: String,
     /// The resource; none for the stack itself.
     pub resource: Option<String>,
-    /// Its physical id.
+    /// The physical id of the resource.
     pub physical_id: Option<String>,
     /// CREATE, …
     pub action: String,
     /// IN_PROGRESS, …
     pub status: String,
-    /// Why.
     pub reason: String,
-    /// Who asked for it; none where it follows from what happened.
+    /// The user who asked for it; none for a consequence of earlier events.
     pub actor: Option<String>,
 }
 
-/// One revision.
+/// A revision of a stack.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct RevisionRow {
@@ -180,7 +177,7 @@ pub struct RevisionRow {
     pub created_at: String,
     /// The stack was COMPLETE with it.
     pub complete: bool,
-    /// It is the stack's newest.
+    /// Whether it is the stack's newest revision.
     pub current: bool,
     /// The template's file.
     pub source_name: String,
@@ -195,7 +192,7 @@ pub struct CreateStack {
     /// The stack's name.
     #[schemars(with = "String")]
     pub name: StackName,
-    /// What it is to be.
+    /// The template.
     pub template: TemplateFile,
     /// Environments, the later over the earlier.
     #[serde(default)]
@@ -206,7 +203,7 @@ pub struct CreateStack {
     /// Values of parameters.
     #[serde(default)]
     pub parameters: BTreeMap<String, Value>,
-    /// How it is carried out.
+    /// The options of the operation.
     #[serde(default)]
     pub options: Options,
 }
@@ -229,7 +226,7 @@ pub struct UpdateStack {
     /// Keeps the current values of parameters that are not given.
     #[serde(default)]
     pub existing: bool,
-    /// How it is carried out.
+    /// The options of the operation.
     #[serde(default)]
     pub options: Options,
 }
@@ -240,7 +237,7 @@ pub struct UpdateStack {
 pub struct TemplateFile {
     /// The file's name, for the places of errors.
     pub name: String,
-    /// What is in it.
+    /// The content of the file.
     pub text: String,
     /// Files that it names, by key.
     #[serde(default)]
@@ -253,14 +250,14 @@ pub struct TemplateFile {
 pub struct EnvironmentFile {
     /// The file's name, for the places of errors.
     pub name: String,
-    /// Its key among the files, for the templates that it names are relative to it; the name where it is left out.
+    /// The key among the files, to which the template's own references are relative; the name where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// What is in it.
+    /// The content of the file.
     pub text: String,
 }
 
-/// How an operation is to be carried out.
+/// The options of an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
@@ -268,12 +265,12 @@ pub struct Options {
     pub rollback: bool,
     /// A node that has never joined is refused, not waited for.
     pub require_nodes: bool,
-    /// What goes goes before the rest is made.
+    /// Whether resources that go are removed before the rest is made.
     pub delete_first: bool,
     /// Every resource gets a job.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub converge: bool,
-    /// What would be created is taken over as it is, and fails where that would change anything.
+    /// Whether existing things are taken over as they are; an operation that would change one fails.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub adopt: bool,
     /// Seconds until the operation has failed.
@@ -296,7 +293,7 @@ pub struct Begun {
     pub traversal: u64,
     /// The revision that it leads to.
     pub revision: u32,
-    /// What the operator may not have meant.
+    /// Hints at what the operator may not have meant.
     pub warnings: Vec<String>,
 }
 
@@ -312,21 +309,21 @@ pub struct Rollback {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SteerRollout {
-    /// What is wanted.
+    /// The request.
     pub action: RolloutAction,
-    /// All of the stack if absent.
+    /// The resource of the rollout; all of the stack if absent.
     pub resource: Option<String>,
 }
 
-/// What an operator wants of a rollout.
+/// A request of an operator about a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RolloutAction {
     /// Nothing more begins, until it is resumed.
     Pause,
-    /// It goes on.
+    /// Continue after a pause.
     Resume,
-    /// What it waits for is waited for no more: the next batch begins.
+    /// End the wait: the next batch begins.
     Promote,
     /// Nothing more of it begins: the stack is FAILED, and who has not begun keeps what it has.
     Abort,
@@ -350,13 +347,12 @@ impl RolloutAction {
 pub struct StackRow {
     /// The stack's name.
     pub name: String,
-    /// Its id.
+    /// The id of the stack.
     pub id: String,
     /// CREATE, UPDATE, DELETE, ROLLBACK or CHECK.
     pub action: String,
     /// IN_PROGRESS, COMPLETE or FAILED.
     pub status: String,
-    /// Why.
     pub status_reason: String,
     /// The current revision.
     pub revision: u32,
@@ -366,7 +362,7 @@ pub struct StackRow {
     pub created_at: String,
     /// RFC 3339 UTC.
     pub updated_at: String,
-    /// How far the traversal is.
+    /// The progress of the traversal.
     pub progress: ProgressView,
 }
 
@@ -374,11 +370,11 @@ pub struct StackRow {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TemplateView {
-    /// Whose template it is.
+    /// The revision of the template.
     pub revision: u32,
     /// The file's name.
     pub name: String,
-    /// What is in it.
+    /// The text of the template.
     pub template: String,
     /// Files that it names, by key.
     pub files: BTreeMap<String, String>,

@@ -21,7 +21,7 @@ pub struct TraceView {
     pub packet: Map<String, Value>,
     /// The switches that it passes, each after the one before it.
     pub hops: Vec<TraceHop>,
-    /// What becomes of each copy.
+    /// The end of each copy.
     pub ends: Vec<TraceEnd>,
 }
 
@@ -43,7 +43,7 @@ pub struct TraceHop {
     pub rules: Vec<TraceRule>,
     /// The interfaces by which copies leave.
     pub outputs: Vec<Point>,
-    /// What the switch does not do, in its own words.
+    /// Remarks about what the switch does not do, in its own words.
     pub notes: Vec<String>,
 }
 
@@ -53,25 +53,25 @@ pub struct TraceHop {
 pub struct TraceRule {
     /// `node/bridge`: another one than the hop's behind a patch port.
     pub device: String,
-    /// Its table.
+    /// The number of the table.
     pub table: u8,
     /// The id of a rule of Muster's; none for rules of others, and where no rule of the table takes the packet.
     pub id: Option<String>,
-    /// Whose it is. None for rules of others.
+    /// The owner of the rule. None for rules of others.
     pub owner: Option<String>,
     /// The key of the intent that it is for.
     pub intent: Option<String>,
-    /// What a rule of others matches, in the switch's words.
+    /// The match of a rule of others, in the switch's words.
     pub matches: Option<String>,
 }
 
-/// What becomes of a copy.
+/// The end of a copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct TraceEnd {
     /// The last hop.
     pub hop: usize,
-    /// It leaves the network.
+    /// Whether the copy leaves the network as wanted.
     pub delivered: bool,
     /// The port by which it leaves, where it is delivered.
     pub at: Option<Point>,
@@ -79,7 +79,7 @@ pub struct TraceEnd {
     pub hosts: Vec<String>,
     /// The packet as it leaves.
     pub packet: Map<String, Value>,
-    /// Why it is lost; empty where it is delivered.
+    /// The reason of a loss; empty for a copy that is delivered.
     pub why: String,
 }
 
@@ -89,21 +89,21 @@ pub struct TraceEnd {
 pub enum Verdict {
     /// Each packet that was tried arrives.
     Ok,
-    /// One does not.
+    /// At least one copy does not.
     Broken,
     /// A switch could not be asked, or the intent is not INSTALLED.
     #[default]
     Unknown,
 }
 
-/// What traces prove of an intent.
+/// The proof of an intent by traces.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct IntentProof {
-    /// Its key.
+    /// The intent's key.
     pub key: String,
     pub verdict: Verdict,
-    /// Why it is not ok; empty where it is.
+    /// The reason of a fault; empty where all is well.
     pub reason: String,
     /// Ports where packets of it come in: one packet was tried at each.
     pub tried: usize,

@@ -10,7 +10,7 @@ use muster_shared::pattern;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What a user may do; each may also do what the one before may.
+/// The role of a user; each role may do what the one before it may, and more.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
@@ -24,7 +24,7 @@ pub enum Role {
 }
 
 impl Role {
-    /// All of them, as operators write them.
+    /// The roles, as operators write them.
     pub const NAMES: [(&str, Role); 3] =
         [("viewer", Role::Viewer), ("operator", Role::Operator), ("admin", Role::Admin)];
 
@@ -57,9 +57,9 @@ impl FromStr for Role {
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String")]
 pub struct NodeLabel {
-    /// Of the label.
+    /// The key of the label.
     pub key: String,
-    /// What it has to be.
+    /// The wanted value.
     pub value: String,
 }
 
@@ -140,13 +140,13 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Who asks.
+/// The user who asks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct CallerView {
     /// A user of the site, or of the controller's machine.
     pub name: String,
-    /// What they may do.
+    /// The role of the user.
     pub role: Role,
     /// Nodes with this label alone.
     pub scope: Option<NodeLabel>,
@@ -160,7 +160,7 @@ pub struct CallerView {
 pub struct CreateUser {
     /// 1 to 64 lower-case letters, digits, `-`, `_`, `.` and `@`.
     pub name: String,
-    /// What the user may do.
+    /// The role of the user.
     pub role: Role,
     /// Seconds for which the token is valid.
     pub ttl: u64,
@@ -175,7 +175,7 @@ pub struct CreateUser {
     pub certificate: bool,
 }
 
-/// How a user is known.
+/// The way in which a user is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KnownBy {
@@ -192,7 +192,7 @@ pub enum KnownBy {
 #[derive(Clone, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct UserCreated {
-    /// Whose token it is.
+    /// The name of the token's user.
     pub name: String,
     /// For `muster login`, or as the bearer token of a request. Empty for a user who shows a certificate.
     pub token: String,
@@ -214,9 +214,9 @@ impl fmt::Debug for UserCreated {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct UserRow {
-    /// Of the user.
+    /// The name of the user.
     pub name: String,
-    /// What the user may do.
+    /// The role of the user.
     pub role: Role,
     /// RFC 3339 UTC: when the token ends.
     pub expires: String,
@@ -224,7 +224,7 @@ pub struct UserRow {
     pub scope: Option<NodeLabel>,
     /// Stacks of such names alone.
     pub stacks: Option<String>,
-    /// What the user shows.
+    /// The credential that the user shows.
     pub by: KnownBy,
 }
 
@@ -232,6 +232,6 @@ pub struct UserRow {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct UserRevoked {
-    /// Whose token counts no more.
+    /// The name of the user whose token is revoked.
     pub name: String,
 }

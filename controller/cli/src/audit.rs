@@ -43,7 +43,7 @@ pub struct Audit {
     user: Option<String>,
 }
 
-/// Where rows begin.
+/// The begin of the rows.
 #[derive(Clone)]
 enum Begin {
     /// With the first that is kept.

@@ -19,12 +19,12 @@ use crate::failure::Failure;
 /// The CAs of this machine, on the command line and in contexts.
 const SYSTEM: &str = "system";
 
-/// Whose certificates are trusted.
+/// The CAs whose certificates are trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ca {
-    /// Those of the CAs of this machine.
+    /// The CAs of this machine.
     System,
-    /// Those of the CAs in this file.
+    /// The CAs in this file.
     File(PathBuf),
 }
 

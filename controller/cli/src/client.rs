@@ -94,7 +94,6 @@ impl Client {
         self.end = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
     }
 
-    /// GET.
     pub async fn get(&mut self, path: &str) -> Result<Value, Failure> {
         self.send(Method::GET, path, None).await
     }

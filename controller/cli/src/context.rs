@@ -50,7 +50,6 @@ pub struct Login {
     identity: Flags,
 }
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum ContextVerb {
     /// List the controllers that you have logged in to
@@ -88,7 +87,7 @@ struct Context {
     /// None: the user shows a certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     token: Option<String>,
-    /// Who that is, where no token says so.
+    /// The user's name, where no token says it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     user: Option<String>,
     /// None: the one that the token names.
@@ -98,9 +97,9 @@ struct Context {
     identity: Option<Identity>,
 }
 
-/// What the environment and flags say.
+/// The settings of environment and flags.
 #[derive(Clone, Default)]
-struct Given<'a> {
+struct Overrides<'a> {
     token: Option<&'a str>,
     ca: Option<&'a str>,
     identity: Option<Identity>,
@@ -131,7 +130,7 @@ pub fn way(url: Option<String>, identity: Option<Identity>) -> Result<(String, W
     let contexts = file().map_or_else(|| Ok(Contexts::default()), |file| Contexts::read(&file))?;
     let set = |name| env::var(name).ok().filter(|text| !text.is_empty());
     let (token, ca) = (set(TOKEN_VARIABLE), set(CA_VARIABLE));
-    contexts.way(url, Given { token: token.as_deref(), ca: ca.as_deref(), identity })
+    contexts.way(url, Overrides { token: token.as_deref(), ca: ca.as_deref(), identity })
 }
 
 /// Asks the controller as this user, and keeps how that is done.
@@ -229,7 +228,7 @@ impl Context {
 
 impl Contexts {
     /// `url` and `given` go before the context in use.
-    fn way(&self, url: Option<String>, given: Given<'_>) -> Result<(String, Way), Failure> {
+    fn way(&self, url: Option<String>, given: Overrides<'_>) -> Result<(String, Way), Failure> {
         let context = match (&url, &self.current) {
             (Some(url), _) => self.contexts.get(&shown(url)?),
             (None, Some(name)) => Some(self.contexts.get(name).ok_or_else(|| {
@@ -296,7 +295,7 @@ impl Contexts {
         }
     }
 
-    /// All of it or nothing; nobody else can read it at any moment.
+    /// Writes the whole file or nothing; at no moment can others read it.
     fn write(&self, file: &Path) -> Result<(), Failure> {
         let wrong = |error: io::Error| Failure::failed(format!("cannot write {}: {error}", file.display()));
         let text = toml::to_string(self).map_err(|error| Failure::failed(error.to_string()))?;
@@ -347,13 +346,15 @@ mod tests {
         };
         let (c1, c2, gone) = (kept("c1:8443"), kept("c2:9"), kept("c3:8443"));
         let found = |contexts: &Contexts, url: Option<&str>, given: Option<&str>| {
-            contexts.way(url.map(ToOwned::to_owned), Given { token: given, ..Given::default() }).map_or_else(
-                |failure| failure.lines[0].clone(),
-                |(_, way)| {
-                    let user = way.token().map_or("nobody", |token| &*token.name).to_owned();
-                    format!("{user} at {}", way.shown())
-                },
-            )
+            contexts
+                .way(url.map(ToOwned::to_owned), Overrides { token: given, ..Overrides::default() })
+                .map_or_else(
+                    |failure| failure.lines[0].clone(),
+                    |(_, way)| {
+                        let user = way.token().map_or("nobody", |token| &*token.name).to_owned();
+                        format!("{user} at {}", way.shown())
+                    },
+                )
         };
         for (contexts, url, given, wanted) in [
             (&none, None, None, "nobody at /run/muster/api.sock"),

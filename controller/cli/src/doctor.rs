@@ -57,17 +57,17 @@ pub async fn run(doctor: Doctor, url: &str, client: &mut Client, format: Format)
     if failed { Err(Failure { lines: Vec::new(), ..Failure::failed("") }) } else { Ok(()) }
 }
 
-/// All findings about the site and, with these settings, this machine.
+/// The findings about the site and, with these settings, about this machine.
 pub async fn findings(config: Option<PathBuf>, url: &str, client: &mut Client) -> Vec<Finding> {
     let Examined { mut findings, seen } = examine(client).await;
     findings.extend(machine::check(config, url, seen).await);
     findings
 }
 
-/// What the API gave.
+/// The answers of the API.
 struct Examined {
     findings: Vec<Finding>,
-    /// What the checks of the machine need to know; none if the controller did not answer.
+    /// The facts that checks of the machine need; none if the controller did not answer.
     seen: Option<Seen>,
 }
 
@@ -132,7 +132,7 @@ async fn stacks(client: &mut Client) -> Vec<Finding> {
     operations.findings(whole.err().as_ref())
 }
 
-/// All items of a list, within [`LIST_WITHIN`].
+/// The items of a list, as far as they come within [`LIST_WITHIN`].
 async fn each<T: DeserializeOwned>(
     client: &mut Client,
     mut pages: Pages<T>,

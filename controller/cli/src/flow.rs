@@ -21,7 +21,6 @@ use crate::output::{
 };
 use crate::span::{YEAR, within};
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum FlowVerb {
     /// Apply the rules, groups and meters of a flow file to devices
@@ -126,7 +125,7 @@ pub struct Purge {
     wait: Wait,
 }
 
-/// How a change is kept from cutting a node off.
+/// The guard that keeps a change from cutting a node off.
 #[derive(Args)]
 pub struct Guard {
     /// Keep added rules even if the node then cannot reach the controller (removals stay guarded)

@@ -40,7 +40,7 @@ const PORT: u16 = 8004;
 /// The header of OpenStack with somebody's token.
 const TOKEN: &str = "x-auth-token";
 
-/// Where Heat is, and who asks.
+/// The address of Heat, and the token.
 pub struct Endpoint {
     is_tls: bool,
     host: String,

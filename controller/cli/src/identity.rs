@@ -45,7 +45,7 @@ impl Flags {
 }
 
 impl Identity {
-    /// What is in the files.
+    /// Reads the files.
     pub fn read(&self) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), Failure> {
         let wrong = |flag: &str, path: &Path, why: String, wanted: &str| {
             Failure::usage(format!("{flag} {}: {why}: want a file of PEM with {wanted}", path.display()))

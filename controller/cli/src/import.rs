@@ -17,14 +17,13 @@ use crate::heat::{self, ANSWER_MAX, Endpoint};
 use crate::output::{Format, document, printable};
 use crate::yaml;
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum ImportVerb {
     /// Write a stack of OpenStack's Heat as files for 'muster stack create'
     ///
     /// Reads template, environment and files, through Heat's API or from a file of 'openstack stack export', and changes
     /// nothing there. Hidden values go into a file of their own, hidden.yaml, which only you can read; none is printed.
-    /// What could not be said is named, and the exit code is then 1.
+    /// A setting that could not be said is named, and the exit code is then 1.
     ///
     /// The API is asked at OS_ENDPOINT with the token in OS_TOKEN, which 'openstack token issue -f value -c id' prints.
     #[command(
@@ -151,7 +150,7 @@ fn write(directory: &Path, imported: &Imported) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was written and left out, and the command that makes a stack of it.
+/// The files that were written, the values that were left out, and the command that makes the stack.
 fn text(name: &str, directory: &Path, imported: &Imported) -> String {
     let shown = |place: &str| printable(&directory.join(place).display().to_string());
     let mut lines: Vec<String> = imported.files.keys().map(|place| shown(place)).collect();

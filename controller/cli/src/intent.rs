@@ -18,7 +18,6 @@ use crate::failure::Failure;
 use crate::flow::Wait;
 use crate::output::{Column, Format, cell, table, view, written};
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum IntentVerb {
     /// Submit the intents of an intent file

@@ -18,12 +18,12 @@ use crate::yaml;
 /// Files of thousands of links are smaller.
 const FILE_MAX: u64 = 1024 * 1024;
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum NetVerb {
     /// Print the network document that says what a file of nmstate or netplan says
     ///
-    /// What a document cannot say is left out, and named in the document's first lines; the exit code is then 1. The
+    /// A setting that a document cannot say is left out, and named in the document's first lines; the exit code is
+    /// then 1. The
     /// document is one for 'muster-agent net plan -c', which shows what it would change on a server, and its
     /// network_config one for Muster::NetworkConfig.
     #[command(

@@ -31,7 +31,6 @@ use crate::span::{YEAR, seconds, within};
 use crate::status;
 use moving::Move;
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum NodeVerb {
     /// Make a join token and print it on stdout

@@ -22,7 +22,7 @@ pub enum Format {
     Yaml,
 }
 
-/// What `-o` takes: a format, or a picture or file where there is one.
+/// The value of `-o`: a format, or a picture or file where there is one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     Document(Format),

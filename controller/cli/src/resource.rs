@@ -22,7 +22,6 @@ use crate::pages::Pages;
 use crate::source::named;
 use muster_picture::words::{phase_since, span};
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum ResourceVerb {
     /// List the resources of a stack
@@ -52,7 +51,7 @@ pub struct List {
     all: bool,
 }
 
-/// One resource.
+/// The resource that a command is about.
 #[derive(Args)]
 pub struct ResourceArgs {
     /// Name of the stack

@@ -13,7 +13,6 @@ use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, count, table, view};
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum RestoreVerb {
     /// List what waits for a decision
@@ -45,7 +44,7 @@ pub enum RestoreVerb {
     Remove(Selection),
 }
 
-/// What is decided: all of it, or nothing.
+/// The things to decide about: all or none of them.
 #[derive(Args)]
 #[group(skip)]
 #[command(group(ArgGroup::new("which").required(true).args(["ids", "all"])))]

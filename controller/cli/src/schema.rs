@@ -9,7 +9,6 @@ use muster_template::template_schema;
 use crate::failure::Failure;
 use crate::output::{Format, document};
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum SchemaVerb {
     /// Print the JSON Schema of templates

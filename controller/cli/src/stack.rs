@@ -26,7 +26,6 @@ mod preview;
 mod rollout;
 mod validate;
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum StackVerb {
     /// Create a stack from a template
@@ -137,7 +136,7 @@ pub struct EnvironmentArgs {
     parameters: Vec<(String, String)>,
 }
 
-/// How an operation is to be carried out.
+/// The options of an operation.
 #[derive(Args)]
 pub struct OperationArgs {
     /// Roll back if the operation fails

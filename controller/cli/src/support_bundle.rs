@@ -91,7 +91,7 @@ fn exists(path: &Path) -> Failure {
     Failure::usage(format!("{} exists; --force replaces it", path.display()))
 }
 
-/// All files, and what is missing.
+/// Gathers the files, and the list of those that are missing.
 async fn gather(config: Option<PathBuf>, url: &str, client: &mut Client) -> (Vec<File>, Vec<String>) {
     let mut contents = Contents::new();
     let findings = doctor::findings(config.clone(), url, client).await;

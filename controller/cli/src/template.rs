@@ -14,7 +14,6 @@ use crate::failure::Failure;
 use crate::output::{Column, Format, cell, document, table};
 use crate::source;
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum TemplateVerb {
     /// List the functions of templates

@@ -161,7 +161,7 @@ fn cannot_draw(error: &std::io::Error) -> Failure {
     Failure::failed(format!("cannot draw on this terminal: {error}; use 'muster status'"))
 }
 
-/// What else ends the view.
+/// The signals that end the view.
 fn ends() -> std::io::Result<[Signal; 3]> {
     Ok([signal(SignalKind::terminate())?, signal(SignalKind::hangup())?, signal(SignalKind::interrupt())?])
 }

@@ -13,7 +13,6 @@ use crate::client::{Client, escaped, path};
 use crate::failure::Failure;
 use crate::output::{Column, Output, cell, print, read, table, view};
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum TopologyVerb {
     /// Show the network: bridges, links, hosts, and the paths of intents

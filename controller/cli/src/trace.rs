@@ -49,7 +49,7 @@ pub async fn run(request: Request, client: &mut Client, format: Format) -> Resul
     }
 }
 
-/// Why the packet, or a copy of it, does not arrive.
+/// The reason why the packet, or a copy of it, does not arrive.
 pub fn lost(trace: &TraceView) -> Option<String> {
     let why = trace.ends.iter().find(|end| !end.delivered).map(|end| word(&end.why));
     (!trace.delivered).then(|| why.unwrap_or_else(|| "nothing is known of its end".to_owned()))

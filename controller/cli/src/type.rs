@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::output::{Column, Format, cell, document, rows, table};
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum TypeVerb {
     /// List the resource types

@@ -12,7 +12,6 @@ use crate::failure::Failure;
 use crate::output::{Column, Format, cell, document, table, view};
 use crate::span;
 
-/// Verbs.
 #[derive(Subcommand)]
 pub enum UserVerb {
     /// Make a user, and print the token on stdout: it is shown this once
@@ -23,7 +22,7 @@ pub enum UserVerb {
     Create {
         /// 1 to 64 lower-case letters, digits, '-', '_', '.' and '@'
         name: String,
-        /// What the user may do: see, change, or manage users as well
+        /// The user's role: see, change, or manage users as well
         #[arg(long, value_parser = PossibleValuesParser::new(Role::NAMES.map(|(name, _)| name)).try_map(|name| name.parse::<Role>()))]
         role: Role,
         /// Time for which the token, or the user with a certificate, is valid

@@ -163,7 +163,7 @@ pub async fn get_patiently(client: &mut Client, at: &str) -> Result<Value, Failu
 #[derive(Default)]
 pub struct Away {
     since: Option<Instant>,
-    /// It said to ask again: it is there, and is waited for as long as the command waits.
+    /// Whether the controller said to ask again: it is there, and the command waits for it as long as it may.
     is_busy: bool,
 }
 

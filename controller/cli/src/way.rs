@@ -35,7 +35,7 @@ const CONNECT_TIME: Duration = Duration::from_secs(10);
 /// A connection's sending end.
 pub type Sender = SendRequest<Full<Bytes>>;
 
-/// How a controller is reached.
+/// The connection to a controller.
 #[derive(Clone)]
 pub enum Way {
     /// This machine's.
@@ -52,7 +52,7 @@ pub struct Remote {
     credentials: Credentials,
 }
 
-/// How the two ends of a connection are known.
+/// The credentials of both ends of a connection.
 #[derive(Clone, Default)]
 pub struct Credentials {
     pub token: Option<UserToken>,
@@ -187,7 +187,7 @@ impl Remote {
     }
 }
 
-/// How the controller of a URL is shown, which is the name of its context.
+/// The name of a controller's context, made of its URL.
 pub fn shown(url: &str) -> Result<String, Failure> {
     let (host, port) = remote(url)?;
     Ok(host_and_port(&host, port))

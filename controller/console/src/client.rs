@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 /// The most bytes of an answer.
 const ANSWER_MAX: usize = 16 << 20;
 
-/// Why the API did not do it.
+/// The reason why the API refused.
 #[derive(Debug)]
 pub struct Problem {
     /// As the API answered.
@@ -38,7 +38,7 @@ impl Client {
         Self(Front::new(api, peer, authorization, ANSWER_MAX))
     }
 
-    /// What is at a path.
+    /// Gets the document at a path.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Problem> {
         Ok(self.0.get(path).await?)
     }

@@ -39,7 +39,7 @@ const SECTIONS: [(Section, &str, &str); 7] = [
 pub struct Page {
     pub section: Section,
     pub title: String,
-    /// It shows what changes by itself, and has no form that somebody fills.
+    /// Whether the page shows what changes by itself, and has no form that somebody fills.
     pub is_live: bool,
     pub content: Markup,
 }
@@ -111,7 +111,7 @@ impl Visitor {
         (status, document(&page.title, &body)).into_response()
     }
 
-    /// What each form has.
+    /// The hidden field of each form.
     pub fn key(&self) -> Markup {
         html! { input type="hidden" name="key" value=(self.form_key); }
     }
@@ -208,7 +208,7 @@ pub fn login(status: StatusCode, next: &str, error: Option<&str>, has_provider: 
     (status, document("Log in", &body)).into_response()
 }
 
-/// Why something was refused, with the places in a template.
+/// The errors of a refusal, with the places in a template.
 pub fn errors(problem: &Problem) -> Markup {
     html! {
         div.error role="alert" {

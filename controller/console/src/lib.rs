@@ -34,12 +34,12 @@ use client::Client;
 use live::Live;
 use session::Sessions;
 
-/// What the console needs of whoever serves it.
+/// The functions that the server of the console gives it.
 #[derive(Clone)]
 pub struct Host {
     /// Draws unpredictable bytes; `None`, if the system has none.
     pub random: fn() -> Option<[u8; 32]>,
-    /// Of the extensions of a request, those that tell the API who is at the other end of the connection. `None`: not a user
+    /// The extensions of a request that tell the API who is at the other end of the connection. `None`: not a user
     /// with a token, so the console is not for them.
     pub peer: fn(&Extensions) -> Option<Extensions>,
     /// Changes when the controller stops.

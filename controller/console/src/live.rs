@@ -60,7 +60,7 @@ impl FromRef<Live> for Console {
     }
 }
 
-/// Which page, and what the browser has of it.
+/// The page, and the mark of the browser's copy.
 #[derive(Deserialize)]
 pub struct LiveQuery {
     page: String,
@@ -104,7 +104,7 @@ struct ShownPage {
     page: String,
     cookies: HeaderMap,
     peer: Extensions,
-    /// Of what the browser has.
+    /// The mark of the browser's copy.
     mark: String,
     stopped: watch::Receiver<()>,
     _place: Place,
@@ -147,7 +147,7 @@ impl ShownPage {
     }
 }
 
-/// How many pages of each user are kept up to date.
+/// The number of pages of each user that are kept up to date.
 #[derive(Clone, Default)]
 struct Watched(Arc<Mutex<BTreeMap<String, usize>>>);
 

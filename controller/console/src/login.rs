@@ -33,11 +33,11 @@ pub struct Look;
 pub struct Visitor {
     /// The API in their name.
     pub api: Client,
-    /// Who it is, and what they may do.
+    /// The user, with their role.
     pub caller: CallerView,
     /// The key of their forms.
     pub form_key: String,
-    /// Where they are.
+    /// The page that was asked for.
     pub uri: Uri,
     /// Only the main part of the page is query.
     pub is_part: bool,
@@ -107,7 +107,7 @@ pub fn is_known(console: &Console, headers: &HeaderMap) -> bool {
     session_id(headers).is_some_and(|id| console.sessions().is_open(console.now(), &id))
 }
 
-/// What is in a cookie of the browser.
+/// The value of a cookie of the browser.
 pub fn cookie_of<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
     let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = cookies.flat_map(|line| line.split(';')).filter_map(|pair| pair.trim().split_once('='));
@@ -123,7 +123,7 @@ fn session_id(headers: &HeaderMap) -> Option<Id> {
 /// The most bytes of an address to go on to: a cookie keeps it.
 const NEXT_MAX: usize = 1024;
 
-/// What stands after the question mark.
+/// The parameters after the question mark.
 #[derive(Deserialize)]
 pub struct LoginQuery {
     #[serde(default)]

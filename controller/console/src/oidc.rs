@@ -23,7 +23,7 @@ const TIME: u64 = 600;
 /// The most characters of what a provider says went wrong.
 const SHOWN_MAX: usize = 200;
 
-/// What a login began with. It is the browser's own: neither another site's page nor a script of ours reads it.
+/// The beginning of a login. It is the browser's own: neither another site's page nor a script of ours reads it.
 struct Begun {
     state: String,
     nonce: String,
@@ -53,7 +53,8 @@ impl Begun {
     }
 }
 
-/// Where the provider sends the browser back to. The provider knows which addresses of this kind there are.
+/// The address to which the provider sends the browser back. The provider knows which addresses of this kind there
+/// are.
 fn redirect_uri(headers: &HeaderMap) -> Option<String> {
     let host = headers.get(HOST)?.to_str().ok()?;
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | ':' | '[' | ']');
@@ -96,7 +97,7 @@ const ELSEWHERE: &str = "Another site's page began this login: begin it here.";
 const FOREIGN: &str =
     "This login did not begin in this browser, or took more than ten minutes: begin it again.";
 
-/// What the provider sends the browser back with.
+/// The parameters with which the provider sends the browser back.
 #[derive(Deserialize)]
 pub struct Callback {
     #[serde(default)]

@@ -29,7 +29,7 @@ const ROWS: usize = 100;
 /// Asks for the newest rows of a table.
 const NEWEST: u64 = i64::MAX as u64;
 
-/// Where there is no page.
+/// The answer where there is no page.
 pub async fn absent(visitor: Visitor) -> Response {
     visitor.refused(&Problem::new(StatusCode::NOT_FOUND, "There is no such page."))
 }

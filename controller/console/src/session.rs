@@ -16,24 +16,24 @@ const OF_USER_MAX: usize = 16;
 /// The most sessions in all.
 const MAX: usize = 1024;
 
-/// What a browser has in its cookie.
+/// The value of the browser's cookie.
 pub type Id = [u8; 32];
 
 /// A user who is logged in.
 #[derive(Clone)]
 pub struct Session {
-    /// Who it is.
+    /// The user's name.
     pub user: String,
     /// The user's token: what the API asks for.
     pub token: String,
-    /// What each form must have: another site's page does not know it.
+    /// The key that each form must have: another site's page does not know it.
     pub form_key: String,
     begun: Duration,
     used: Duration,
 }
 
 impl Session {
-    /// Of a user with this token.
+    /// A session of a user with this token.
     pub fn new(user: String, token: String, form_key: String) -> Self {
         Self { user, token, form_key, begun: Duration::ZERO, used: Duration::ZERO }
     }
@@ -52,7 +52,7 @@ pub enum Activity {
     Page,
 }
 
-/// All sessions. `now` is the time since some moment.
+/// The sessions. `now` is the time since some moment.
 #[derive(Default)]
 pub struct Sessions(BTreeMap<[u8; 32], Session>);
 
@@ -101,7 +101,7 @@ impl Sessions {
     }
 }
 
-/// What is kept of an id: whoever reads it cannot use it.
+/// The digest that is kept of an id: a reader of it cannot use the session.
 fn digest(id: &Id) -> [u8; 32] {
     blake3::derive_key("muster 2026 console session", id)
 }

@@ -12,7 +12,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-/// What no page may let a browser run.
+/// A script that no page may let a browser run.
 const SCRIPT: &str = "<script>alert(1)</script>\" onload=\"alert(1)";
 const ESCAPED: &str = "&lt;script&gt;alert(1)&lt;/script&gt;&quot; onload=&quot;alert(1)";
 
@@ -275,7 +275,7 @@ async fn a_slow_form_has_its_time() {
     assert_eq!(console.oneshot(request).await.unwrap().status(), StatusCode::REQUEST_TIMEOUT);
 }
 
-/// What a browser hears of a page, and the end of it.
+/// A browser hears of the changes of a page, and of its end.
 #[tokio::test(start_paused = true)]
 async fn a_page_is_kept_up_to_date_until_its_user_is_out() {
     let console = console();

@@ -14,7 +14,7 @@ use muster_engine::Request;
 use muster_flow::{FlowOp, FlowWrite};
 use muster_intent::compile::Compiler;
 use muster_intent::intent::{Constraints, Intent, Kind};
-use muster_intent::manager::{Effect, IntentNo, Lies, Manager, SettledPort, Wish};
+use muster_intent::manager::{Effect, IntentNo, Manager, SettledPort, TableEntry, Wish};
 use muster_intent::path_search::Trees;
 use muster_intent::phase::State;
 use muster_intent::reservations::{Holder, Ledger};
@@ -280,7 +280,7 @@ fn run(manager: &mut Manager, now: MonoTime) {
         while let Some(effect) = manager.poll_effect() {
             any = true;
             if let Effect::Write { token, .. } = effect {
-                manager.written(now, [(token, Ok(()))], |_, _, _| Lies::Nothing);
+                manager.written(now, [(token, Ok(()))], |_, _, _| TableEntry::Nothing);
             }
         }
         if !any {

@@ -28,7 +28,7 @@ impl Flows {
     /// The owner of this name. A new name is kept from now on.
     ///
     /// # Errors
-    /// It is no name, or there are too many.
+    /// The text is no name, or there are too many.
     pub fn application(&mut self, name: &str) -> Result<Owner, Refused> {
         if let Some((number, _)) = self.applications.iter().find(|(_, known)| &***known == name) {
             return Ok(Owner::application(*number));

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_intent::manager::{IntentNo, Lies, Op, Token};
+use muster_intent::manager::{IntentNo, Op, TableEntry, Token};
 use muster_shared::model::flow::{CONFIRM_TIMEOUT, DeviceName, FlowId, Packed};
 
 use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, Flows, Target};
@@ -36,15 +36,15 @@ pub struct IntentWrites {
 
 impl Flows {
     /// The intent's entry in a table with the identity of `packed`.
-    pub fn placed(&self, no: IntentNo, device: &DeviceName, packed: &Packed) -> Lies {
+    pub fn placed(&self, no: IntentNo, device: &DeviceName, packed: &Packed) -> TableEntry {
         let entry = packed.unpack();
         let table = self.find(device).and_then(|key| self.get(key)).map(|device| &device.table);
         let kept = table.and_then(|table| table.get(entry.id(device)));
         let kept = kept.filter(|kept| kept.owner == Owner::intent(no) && !kept.removing);
         match kept.filter(|kept| kept.packed.unpack().has_place_of(&entry)) {
-            None => Lies::Nothing,
-            Some(kept) if kept.mark == FlowMark::Failed => Lies::Failed(kept.packed.clone()),
-            Some(kept) => Lies::Entry(kept.packed.clone()),
+            None => TableEntry::Nothing,
+            Some(kept) if kept.mark == FlowMark::Failed => TableEntry::Failed(kept.packed.clone()),
+            Some(kept) => TableEntry::Entry(kept.packed.clone()),
         }
     }
 

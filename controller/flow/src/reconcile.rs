@@ -180,7 +180,7 @@ impl Flows {
         }
         let said = device.state.as_ref().map(|state| state.reason.clone()).unwrap_or_default();
         let wrong: Arc<str> =
-            if said.is_empty() { "the device cannot put it right at present".into() } else { said.into() };
+            if said.is_empty() { "the device cannot correct it at present".into() } else { said.into() };
         let lost: Arc<str> = "the device had lost it".into();
         let altered: Arc<str> = "the device had another in its place".into();
         let table = &mut device.table;

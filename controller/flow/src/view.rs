@@ -180,7 +180,7 @@ impl Flows {
         })
     }
 
-    /// Who owns an entry of a device, if its table has it.
+    /// The owner of a device's entry, if its table has it.
     pub fn owner(&self, device: &DeviceName, id: FlowId) -> Option<Owner> {
         Some(self.get(self.find(device)?)?.table.get(id)?.owner)
     }

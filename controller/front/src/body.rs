@@ -24,7 +24,7 @@ pub struct Room(Arc<Semaphore>);
 /// The limits of one body.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Bytes.
+    /// The most bytes of a body.
     pub most: usize,
     /// The longest wait for room.
     pub patience: Duration,
@@ -38,14 +38,14 @@ pub struct Collected {
     pub room: Option<OwnedSemaphorePermit>,
 }
 
-/// Why a body was not read.
+/// The reason why a body was not read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NotCollected {
-    /// It has more bytes than this.
+    /// The body has more bytes than this.
     TooLong(usize),
-    /// Its connection broke, or it is no HTTP.
+    /// The connection broke, or the body is no HTTP.
     Broken(String),
-    /// It did not arrive in time.
+    /// The body did not arrive in time.
     Late,
     /// Others take all the room.
     NoRoom,

@@ -24,7 +24,7 @@ pub struct Client {
     answer_max: usize,
 }
 
-/// Why the API did not do it.
+/// The reason why the API refused.
 #[derive(Debug)]
 pub enum Failure {
     Refused(Refused),
@@ -64,7 +64,7 @@ impl Client {
         self.authorization.is_some()
     }
 
-    /// What is at a path.
+    /// Gets the document at a path.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.ask(Method::GET, path, Body::empty()).await
     }

@@ -80,7 +80,7 @@ pub async fn no_snapshot(asking: Asking) -> Result<(), Fault> {
         .await
 }
 
-/// Nobody who is not let in learns anything.
+/// Refuses; a client that is not let in learns nothing.
 async fn refuse(asking: &Asking, why: &str) -> Result<(), Fault> {
     asking.admit().await?;
     Err(Fault::not_supported(why))

@@ -23,10 +23,10 @@ use crate::fault::Fault;
 const X_AUTH_TOKEN: HeaderName = HeaderName::from_static("x-auth-token");
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORWARDED_PROTO: HeaderName = HeaderName::from_static("x-forwarded-proto");
-/// What keystoneauth sends with `--os-auth-type none`.
+/// The token that keystoneauth sends with `--os-auth-type none`.
 const NO_TOKEN: &str = "notused";
 
-/// How the client speaks with this controller.
+/// The scheme by which the client speaks with this controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// On this machine.
@@ -39,7 +39,7 @@ pub enum Scheme {
 pub struct Asking {
     /// Muster's API, for the caller.
     pub api: Client,
-    /// What each link begins with: `https://HOST/v1/PROJECT`.
+    /// The begin of each link: `https://HOST/v1/PROJECT`.
     pub base: String,
     /// Any word: there are no projects.
     pub project: String,

@@ -24,7 +24,7 @@ impl Client {
         Self(Front::new(api, peer, authorization, ANSWER_MAX))
     }
 
-    /// What is at a path.
+    /// Gets the document at a path.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Fault> {
         self.0.get(path).await.map_err(|failure| self.fault(failure))
     }

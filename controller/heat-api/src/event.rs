@@ -23,10 +23,10 @@ const EVENTS_MAX: usize = 10_000;
 /// Events that the API is asked for at a time.
 const PAGE: usize = 1000;
 
-/// Which events, and in which order.
+/// The wanted events, and their order.
 struct Wanted<'a> {
     asked: &'a Pairs,
-    /// Of this resource alone.
+    /// Only this resource.
     resource: Option<&'a str>,
     newest_first: bool,
     marker: Option<u64>,
@@ -148,7 +148,7 @@ fn is_wanted(place: &Place, wanted: &Wanted<'_>, row: &EventRow) -> bool {
         && (wanted.asked.lets("resource_status", &row.status) || wanted.asked.lets("resource_status", &state))
 }
 
-/// One event. Of the stack itself it has the stack's name as that of the resource, as in Heat.
+/// An event. Of the stack itself it has the stack's name as that of the resource, as in Heat.
 fn event(asking: &Asking, place: &Place, row: &EventRow) -> Value {
     let path_of = row.resource.as_deref().unwrap_or_default();
     let (within, name) = match (&row.resource, path_of.rsplit_once('/')) {

@@ -8,10 +8,10 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
-/// Why a request was refused.
+/// The reason why a request was refused.
 #[derive(Debug)]
 pub struct Fault {
-    /// Of the answer.
+    /// The status of the answer.
     pub status: StatusCode,
     /// The name of Heat's exception, which some clients look at.
     kind: &'static str,

@@ -11,11 +11,11 @@ use uuid::Uuid;
 /// Bits of the last part.
 const LOW: u64 = (1 << 62) - 1;
 
-/// What a UUID stands for.
+/// The meaning of a UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Id {
     Stack(u64),
-    /// What a resource of the stack contains, by a digest of its path.
+    /// The contents of a resource of the stack, by a digest of its path.
     Nested {
         stack: u64,
         digest: u64,

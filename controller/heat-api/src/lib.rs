@@ -49,10 +49,10 @@ pub use fault::Fault;
 /// Makes of a request's extensions those of the request to the API.
 pub type Peer = Arc<dyn Fn(&Extensions) -> Extensions + Send + Sync>;
 
-/// What the front needs of whoever serves it.
+/// The functions that the server of this front gives it.
 #[derive(Clone)]
 pub struct Host {
-    /// Of the controller.
+    /// The version of the controller.
     pub version: &'static str,
     /// Bytes of a request.
     pub body_max: usize,

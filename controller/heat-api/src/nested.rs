@@ -7,14 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::resource::ResourceView;
 
-/// One resource of a list.
+/// A resource of a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Item<'r> {
     /// `servers/0`
     pub path: &'r str,
-    /// Its own row.
+    /// The resource's own row.
     pub row: Option<&'r ResourceView>,
-    /// Whose state it has: its own, or that of a resource in it which stands worse.
+    /// The row whose state it has: its own, or that of a resource in it which stands worse.
     pub decided_by: &'r ResourceView,
     /// Others are in it.
     pub contains: bool,
@@ -35,7 +35,7 @@ pub fn below<'p>(path: &'p str, above: &str) -> Option<&'p str> {
     if above.is_empty() { Some(path) } else { path.strip_prefix(above)?.strip_prefix('/') }
 }
 
-/// What is below a path, so many levels deep: 0 for what is in it alone. By path.
+/// The rows below a path, so many levels deep: 0 for those directly in it. By path.
 pub fn items<'r>(rows: &'r [ResourceView], above: &str, depth: usize) -> Vec<Item<'r>> {
     let mut found: BTreeMap<&str, Item<'r>> = BTreeMap::new();
     for row in rows {

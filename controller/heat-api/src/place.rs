@@ -22,9 +22,9 @@ use crate::nested;
 pub struct Place {
     /// Muster's stack.
     pub stack: String,
-    /// Its number.
+    /// The stack's number.
     pub number: u64,
-    /// Of the resource that contains the place, such as `servers/0`; empty: the stack itself.
+    /// The path of the resource that contains the place, such as `servers/0`; empty: the stack itself.
     pub path: String,
 }
 
@@ -36,7 +36,7 @@ impl Place {
         Self { stack: stack.to_owned(), number, path: String::new() }
     }
 
-    /// What this resource of the stack contains.
+    /// The place of this resource's contents.
     pub fn within(&self, path: &str) -> Self {
         Self { path: path.to_owned(), ..self.clone() }
     }
@@ -61,7 +61,7 @@ impl Place {
         if self.path.is_empty() { resource.to_owned() } else { format!("{}/{resource}", self.path) }
     }
 
-    /// What contains it, and the name there.
+    /// The place that contains it, and the name there.
     pub fn parent(&self) -> Option<(Place, &str)> {
         match self.path.rsplit_once('/') {
             _ if self.path.is_empty() => None,
@@ -70,7 +70,7 @@ impl Place {
         }
     }
 
-    /// Where it is for clients.
+    /// The place's address for clients.
     pub fn href(&self, base: &str) -> String {
         format!("{base}/stacks{}", path([&self.name(), &self.id()]))
     }

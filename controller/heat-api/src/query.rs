@@ -42,7 +42,7 @@ impl Pairs {
         self.all(name).next()
     }
 
-    /// All values of this name.
+    /// The values of this name.
     pub fn all<'a>(&'a self, name: &'static str) -> impl Iterator<Item = &'a str> {
         self.pairs
             .iter()

@@ -34,7 +34,7 @@ pub struct Asked {
     adopt_stack_data: Value,
 }
 
-/// What a body has, with environments in their order.
+/// The contents of a body, with environments in their order.
 #[derive(Debug)]
 pub struct Read {
     pub template: Option<TemplateFile>,

@@ -31,7 +31,7 @@ const KNOWN: [&str; 8] =
 /// A resource in a path of the API.
 type OneName = Path<(String, String, String, String)>;
 
-/// All that answers about resources are made of.
+/// The views of which answers about resources are made.
 struct Listing {
     place: Place,
     rows: Vec<ResourceView>,
@@ -66,7 +66,7 @@ impl Listing {
         Ok(Self { place, rows, times, required_by })
     }
 
-    /// One resource of the list.
+    /// A resource of the list.
     fn shown(&self, asking: &Asking, item: &Item<'_>) -> Value {
         let name = nested::last(item.path);
         let within = match item.path.rsplit_once('/') {
@@ -150,7 +150,7 @@ fn is_wanted(asked: &Pairs, one: &Value, item: &Item<'_>) -> bool {
         && asked.lets("id", id)
 }
 
-/// What is known of a resource besides: Heat has a description and attributes.
+/// Adds further parts of a resource: Heat has a description and attributes.
 fn detailed(one: &mut Value, item: &Item<'_>) {
     one["description"] = json!("");
     one["attributes"] = match item.row {

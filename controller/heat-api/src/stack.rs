@@ -166,7 +166,7 @@ pub async fn show(asking: Asking, Path((_, name, id)): Names, asked: Pairs) -> R
     Ok(Json(json!({"stack": stack})))
 }
 
-/// What all stacks have.
+/// The keys that answers about stacks have in common.
 fn common(asking: &Asking, place: &Place) -> Value {
     json!({
         "id": place.id(),
@@ -215,7 +215,7 @@ pub fn printed(value: &Value) -> String {
     }
 }
 
-/// One output with its value.
+/// An output with its value.
 pub fn output(view: &OutputView) -> Value {
     let description = match &*view.description {
         "" => "No description given",

@@ -16,7 +16,8 @@ use tower::ServiceExt as _;
 
 use super::*;
 
-/// What the client sends for `stack create web -t web.yaml -e site.yaml`, recorded from python-heatclient 5.3.
+/// The body that the client sends for `stack create web -t web.yaml -e site.yaml`, recorded from python-heatclient
+/// 5.3.
 const CREATE: &str = include_str!("../testdata/create.json");
 /// `stack update web --existing --parameter text=b`.
 const UPDATE: &str = include_str!("../testdata/update_existing.json");

@@ -9,7 +9,7 @@ use crate::place::Places;
 use crate::reference::Source;
 use crate::{Content, ENVIRONMENT, HIDDEN, Imported, reference};
 
-/// What Heat shows in place of a hidden value.
+/// The text that Heat shows in place of a hidden value.
 const MASK_OF_HEAT: &str = "******";
 /// The parameters that Heat itself gives a value.
 const PSEUDO: &str = "OS::";

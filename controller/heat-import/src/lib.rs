@@ -32,18 +32,18 @@ pub struct Exported {
     pub files: Map<String, Value>,
 }
 
-/// What a stack becomes.
+/// The files that a stack becomes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Imported {
     /// By path, without `..` and relative to the folder for them.
     pub files: BTreeMap<String, Content>,
-    /// What could not be said.
+    /// The values that could not be said.
     pub left_out: Vec<String>,
     /// Hidden parameters whose value Heat does not tell.
     pub to_give: Vec<String>,
 }
 
-/// What is in a file.
+/// The content of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Content {
     /// A document of YAML.
@@ -52,7 +52,7 @@ pub enum Content {
     Text(String),
 }
 
-/// Why a stack cannot be imported.
+/// The reason why a stack cannot be imported.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ImportError {
     #[error("it is no stack that was exported from Heat: {0}")]
@@ -76,7 +76,7 @@ impl Exported {
     /// Reads what `openstack stack export` writes.
     ///
     /// # Errors
-    /// It is something else.
+    /// The document is something else.
     pub fn parse(document: &Value) -> Result<Self, ImportError> {
         let Value::Object(map) = document else { return Err(ImportError::NoStack("a map is wanted")) };
         let Some(template @ Value::Object(_)) = map.get("template") else {

@@ -73,7 +73,7 @@ fn parts(key: &str) -> Vec<String> {
     if parts.is_empty() { vec!["file".to_owned()] } else { parts }
 }
 
-/// How many folders all have in common.
+/// The number of folders that the paths have in common.
 fn common<'a>(mut all: impl Iterator<Item = &'a [String]>) -> usize {
     let folders = |parts: &'a [String]| parts.split_last().map_or(&[][..], |(_, folders)| folders);
     let Some(first) = all.next().map(folders) else { return 0 };

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::place::Places;
 
-/// What names files: where it lies here, and what Heat calls it, which is empty for the root template.
+/// A file that names others: its place here, and Heat's name for it, which is empty for the root template.
 #[derive(Clone, Copy)]
 pub struct Source<'s> {
     pub place: &'s str,

@@ -31,7 +31,7 @@ use muster_shared::model::flow::{DeviceName, Entry, Packed};
 
 pub use load::{IntentRecord, PathRecord, PortRecord, Reroute};
 pub use network::SettledPort;
-pub use place::Lies;
+pub use place::TableEntry;
 pub use request::{IntentRefused, KEY_MAX, Wish};
 pub use view::{HostView, IntentView, LinkView, PortView, ReservationView, TopologyView};
 
@@ -130,14 +130,14 @@ struct Held {
     due: Option<MonoTime>,
     /// Look at the intent again, for this reason, once the present work allows that.
     again: Option<Arc<str>>,
-    aside: Option<Box<Aside>>,
+    past: Option<Box<Past>>,
     /// The highest number of its shares.
     shares: u64,
 }
 
 /// State that few intents have.
 #[derive(Debug, Default)]
-struct Aside {
+struct Past {
     history: VecDeque<Reroute>,
     /// Shares to give back once no write is open. Until then packets may use the resources.
     leaving: Vec<u64>,
@@ -388,7 +388,7 @@ impl Manager {
     /// The intent no longer uses this share.
     fn let_go(&mut self, no: IntentNo, number: u64) {
         let Some(held) = self.held.get_mut(&no) else { return };
-        held.aside().leaving.push(number);
+        held.past().leaving.push(number);
         self.settle_shares(no);
     }
 
@@ -396,12 +396,12 @@ impl Manager {
     /// keep such a rule for long.
     fn settle_shares(&mut self, no: IntentNo) {
         let Some(held) = self.held.get_mut(&no).filter(|held| held.open.is_empty()) else { return };
-        let Some(aside) = held.aside.as_deref_mut().filter(|aside| !aside.leaving.is_empty()) else { return };
+        let Some(past) = held.past.as_deref_mut().filter(|past| !past.leaving.is_empty()) else { return };
         let key = held.key.clone();
         let has_label =
             |number: &u64| self.ledger.label_of(&Share { key: key.clone(), number: *number }).is_some();
         // Most shares have no label. Then no rule is looked at.
-        let placed = aside.leaving.iter().any(has_label).then(|| held.placed.iter()).into_iter().flatten();
+        let placed = past.leaving.iter().any(has_label).then(|| held.placed.iter()).into_iter().flatten();
         let labelled = placed.flat_map(|(device, packed)| labelled(&self.topology, device, packed));
         let mut has: BTreeSet<(PortNo, u16)> = labelled.collect();
         if let Some((stand, label)) = held.stand.as_ref().and_then(|stand| Some((stand, stand.label?))) {
@@ -414,12 +414,12 @@ impl Manager {
             label.is_some_and(|(label, ports)| ports.iter().any(|port| has.contains(&(*port, label))))
         };
         let (stays, goes): (Vec<u64>, Vec<u64>) =
-            std::mem::take(&mut aside.leaving).into_iter().partition(is_had);
+            std::mem::take(&mut past.leaving).into_iter().partition(is_had);
         for number in &stays {
             let share = Share { key: key.clone(), number: *number };
             self.given_back.extend(self.ledger.give_back_bandwidth(&share));
         }
-        aside.leaving = stays;
+        past.leaving = stays;
         for number in goes {
             self.give_back(key.clone(), number);
         }
@@ -446,7 +446,7 @@ impl Manager {
             let number = held.shares;
             let share = Share { key: held.key.clone(), number };
             self.ledger.take_label(share, ports.into_iter().collect(), label);
-            held.aside().leaving.push(number);
+            held.past().leaving.push(number);
         }
     }
 
@@ -460,13 +460,13 @@ impl Manager {
 }
 
 impl Held {
-    fn aside(&mut self) -> &mut Aside {
-        self.aside.get_or_insert_default()
+    fn past(&mut self) -> &mut Past {
+        self.past.get_or_insert_default()
     }
 
     /// The latest move is last.
     fn history(&self) -> Vec<Reroute> {
-        self.aside.iter().flat_map(|aside| &aside.history).cloned().collect()
+        self.past.iter().flat_map(|past| &past.history).cloned().collect()
     }
 
     fn holder(&self) -> Holder {

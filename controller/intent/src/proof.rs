@@ -48,7 +48,7 @@ pub enum Broken {
     Changed { from: ConnectPoint, at: ConnectPoint, field: &'static str },
 }
 
-/// What an intent promises, port by port. `rules` are the rules that it has placed: with `partial_failure`, a port
+/// The promises of an intent, port by port. `rules` are the rules that it has placed: with `partial_failure`, a port
 /// without one is not connected.
 pub fn promises(topology: &Topology, intent: &Intent, rules: &[(DeviceName, Packed)]) -> Vec<Promise> {
     let packet = Packet::of(&intent.selector);

@@ -63,10 +63,10 @@ pub struct End {
     pub fate: Fate,
 }
 
-/// What becomes of a copy.
+/// The fate of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It leaves the network.
+    /// The copy leaves the network.
     Delivered {
         /// By this port, to which no cable of the topology is known.
         at: ConnectPoint,

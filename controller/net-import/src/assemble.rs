@@ -17,9 +17,9 @@ const DEPTH_MAX: usize = 3;
 
 /// A link of the file, as an object of a document.
 pub(crate) struct Link {
-    /// Its place in the file.
+    /// The link's place in the file.
     pub path: String,
-    /// Its name in the file, by which others refer to it.
+    /// The link's name in the file, by which others refer to it.
     pub name: String,
     pub object: Map<String, Value>,
     /// The links below it, by name; one that the file does not describe is an interface.

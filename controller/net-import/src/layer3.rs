@@ -63,7 +63,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Those of the list that the document takes, each once.
+    /// The servers of the list that the document takes, each once.
     pub fn take(&mut self, path: &str, servers: Vec<String>, left_out: &mut Vec<String>) -> Vec<String> {
         let mut fresh = Vec::new();
         for server in servers {

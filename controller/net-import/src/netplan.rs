@@ -39,7 +39,7 @@ const BOND: [(&str, &str); 19] = [
     ("resend-igmp", "resend_igmp"),
     ("learn-packet-interval", "lp_interval"),
 ];
-/// Those that are times: milliseconds, or with a unit.
+/// Parameters that are times: milliseconds, or with a unit.
 const TIMES: [&str; 4] = ["arp-interval", "down-delay", "mii-monitor-interval", "up-delay"];
 /// Settings for the tools that apply netplan's files.
 const FOR_OTHERS: [&str; 5] = ["critical", "ignore-carrier", "optional", "optional-addresses", "renderer"];
@@ -259,7 +259,7 @@ impl Import {
         Ok(members)
     }
 
-    /// What links of all kinds have.
+    /// Takes the settings that links of all kinds have.
     fn common(&mut self, link: &mut Link, part: &mut Part<'_>) -> Result<(), Malformed> {
         part.skip(&FOR_OTHERS);
         if let Some(mtu) = part.number("mtu")? {

@@ -72,7 +72,7 @@ pub fn nmstate(state: &Value) -> Result<Imported, Malformed> {
 #[derive(Default)]
 struct Import {
     links: Vec<Link>,
-    /// Of each port of an Open vSwitch bridge: the bridge, and the port's tag.
+    /// The bridge and the tag of each port of an Open vSwitch bridge.
     ports: BTreeMap<String, (String, Option<u32>)>,
     removed: Vec<Value>,
     left_out: Vec<String>,

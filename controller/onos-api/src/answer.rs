@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::document::Wrong;
 
-/// What stands for itself in a path: ONOS's ids have a colon.
+/// The characters that stand for themselves in a path: ONOS's ids have a colon.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b':');
 
-/// Why it was not done.
+/// The reason of a refusal.
 #[derive(Debug)]
 pub struct Refused {
     pub status: StatusCode,

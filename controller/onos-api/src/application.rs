@@ -25,7 +25,7 @@ impl Default for Application {
 }
 
 impl Application {
-    /// Why a text is no name of an application.
+    /// The text is no name of an application.
     pub fn new(name: &str) -> Result<Self, String> {
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
         match !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(is_name) {

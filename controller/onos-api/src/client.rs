@@ -29,7 +29,7 @@ use crate::{BODY, Onos};
 /// The most bytes of an answer of the API, and of all that one answer of ONOS's is made of: a hundred thousand rules.
 pub const ANSWER_MAX: usize = 64 << 20;
 
-/// Somebody who asks, and the API for them.
+/// A client, and the API for it.
 pub struct Visitor {
     onos: Onos,
     api: Client,
@@ -70,7 +70,7 @@ fn shown_token(header: &HeaderValue) -> Option<HeaderValue> {
 }
 
 impl Visitor {
-    /// What is at a path of the API.
+    /// Gets the document at a path of the API.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Answer<T> {
         Ok(self.api.get(path).await?)
     }
@@ -120,7 +120,7 @@ impl Visitor {
         }
     }
 
-    /// What the table of a bridge has; nothing, if there is none.
+    /// The entries of a bridge's table; nothing, if there is none.
     pub async fn flows(&self, bridge: &Bridge) -> Answer<Vec<FlowView>> {
         let (node, name) = bridge.parts();
         let path = format!("/v1/devices/{}/{}/flows?foreign=false", escaped(node), escaped(name));
@@ -151,7 +151,7 @@ impl Visitor {
         Ok(known.collect())
     }
 
-    /// What the tables of all bridges have, each with its bridge, made by `make`.
+    /// The entries of the tables of all bridges, each with its bridge, made by `make`.
     pub async fn all<T>(&self, make: impl Fn(&Bridge, &FlowView) -> Option<T>) -> Answer<Vec<T>> {
         let network = self.network().await?;
         let (mut all, mut rules) = (Vec::new(), 0);

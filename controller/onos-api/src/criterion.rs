@@ -13,7 +13,7 @@ const NO_VLAN: [i64; 2] = [-1, 0xffff];
 /// `vlanId` for "some tag".
 const ANY_VLAN: u64 = 0x1000;
 
-/// How ONOS writes the value of a criterion.
+/// The form in which ONOS writes the value of a criterion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Number,
@@ -31,7 +31,7 @@ pub enum Form {
     Bit,
 }
 
-/// What a criterion is here.
+/// The meaning of a criterion here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// `in_port`
@@ -206,7 +206,7 @@ pub fn criteria(selector: Option<&Value>, bridge: &Bridge) -> Value {
     json!({ "criteria": all })
 }
 
-/// What ONOS has no words for.
+/// A criterion for which ONOS has no words.
 fn unspeakable(word: &str, value: &Value) -> Value {
     json!({"type": "EXTENSION", "extension": {word: value}})
 }

@@ -53,7 +53,7 @@ impl<'v> Part<'v> {
         Wrong { path: self.path.clone(), why: why.into() }
     }
 
-    /// Where it is; nothing for the document itself.
+    /// The path of this part; empty for the document itself.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -14,7 +14,7 @@ use crate::network::Bridge;
 const VLAN_TAG: &str = "0x8100";
 const MPLS: &str = "0x8847";
 
-/// How ONOS writes what is set.
+/// The form in which ONOS writes what is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Number,
@@ -139,7 +139,7 @@ pub fn actions(part: Option<Part<'_>>, bridge: &Bridge) -> Read<Vec<Value>> {
     Ok(steps(&list, bridge)?.into_iter().map(|step| step.word).collect())
 }
 
-/// Where a step stands in a treatment.
+/// The rank of a step in a treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rank {
     Meter,
@@ -279,7 +279,7 @@ pub fn instructions(treatment: Option<&Value>, bridge: &Bridge) -> Value {
     all
 }
 
-/// What ONOS has no words for.
+/// An instruction for which ONOS has no words.
 fn unspeakable(word: &str, value: &Value) -> Value {
     json!({"type": "EXTENSION", "extension": {word: value}})
 }

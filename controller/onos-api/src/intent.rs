@@ -46,9 +46,9 @@ pub struct Asked {
     pub application: Application,
     /// As in an intent file.
     pub intent: Value,
-    /// Which criterion each word of the selector came of.
+    /// The criterion from which each word of the selector came.
     pub criteria: Vec<(String, usize)>,
-    /// Where each step of the treatment came from.
+    /// The place from which each step of the treatment came.
     pub steps: Vec<String>,
 }
 
@@ -220,7 +220,7 @@ fn point(value: Option<&Value>, network: &Network) -> Value {
     }
 }
 
-/// Where in ONOS's document something is that the API names by its place in an intent file.
+/// The place in ONOS's document of a part that the API names by its place in an intent file.
 pub fn place(path: &str, asked: &Asked) -> Option<String> {
     let path = path.strip_prefix("intents[0].")?;
     if let Some(word) = path.strip_prefix("selector.") {

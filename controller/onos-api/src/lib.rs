@@ -50,10 +50,10 @@ const ROOM: usize = 4 * BODY_MAX;
 /// The limits of one.
 const BODY: Bounds = Bounds { most: BODY_MAX, patience: Duration::from_secs(30) };
 
-/// What this needs of whoever serves it.
+/// The functions that the server of this front gives it.
 #[derive(Clone, Copy)]
 pub struct Host {
-    /// Of the extensions of a request, those that tell the API who is at the other end of the connection.
+    /// The extensions of a request that tell the API who is at the other end of the connection.
     pub peer: fn(&Extensions) -> Option<Extensions>,
 }
 

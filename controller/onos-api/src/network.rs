@@ -36,7 +36,7 @@ pub struct Bridge {
     pub name: String,
     /// `of:` and 16 hexadecimal digits.
     pub id: String,
-    /// It forwards, and its agent is there.
+    /// Whether the bridge forwards, and its agent is there.
     pub is_available: bool,
     /// Interfaces by name: whether packets pass.
     pub ports: BTreeMap<String, bool>,
@@ -90,7 +90,7 @@ impl Bridge {
         }
     }
 
-    /// Where packets go, in the words of flow files.
+    /// The port to which packets go, in the words of flow files.
     pub fn output(&self, part: &Part<'_>) -> Read<String> {
         match self.word(part)?.as_str() {
             "CONTROLLER" => Err(part.wrong(
@@ -162,7 +162,7 @@ pub struct Network {
     asked: Option<String>,
 }
 
-/// Why a device is not found.
+/// The reason why a device is not found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoBridge {
     Unknown,
@@ -175,7 +175,7 @@ impl Network {
         Self { bridges: view.devices.iter().cloned().map(Bridge::from).collect(), view, asked: None }
     }
 
-    /// What the API has of an id: one bridge, if it is no id of several, and perhaps by an id that is not shown.
+    /// The bridge of an id: one, if it is no id of several, and perhaps by an id that is not shown.
     pub fn of_id(view: TopologyView, wanted: &str) -> Self {
         let network = Self::new(view);
         let asked = (network.bridges.len() == 1).then(|| wanted.to_owned());

@@ -11,7 +11,7 @@ use crate::document::{Part, Read, Wrong};
 use crate::instruction::{instructions, treatment};
 use crate::network::{Bridge, Network};
 
-/// What ONOS has in its answers, and takes no notice of in a document.
+/// Keys that ONOS has in its answers, and ignores in a document.
 const OF_ANSWERS: [&str; 12] = [
     "id",
     "flowId",
@@ -33,11 +33,11 @@ const KEYS: [&str; 8] =
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
     pub bridge: Bridge,
-    /// Of whom it will be.
+    /// The application that will own the rule.
     pub application: Application,
     /// As in a flow file.
     pub rule: Value,
-    /// Its id, as ONOS writes it.
+    /// The rule's id, as ONOS writes it.
     pub id: String,
 }
 
@@ -84,7 +84,7 @@ pub fn decoded(
     Ok(Asked { bridge: bridge.clone(), application, rule, id: entry.id(&name).0.to_string() })
 }
 
-/// Where in ONOS's document something is that `selector.tcp_dst: …` or `treatment[1].…` says of a flow file's rule.
+/// The place in ONOS's document of what `selector.tcp_dst: …` or `treatment[1].…` says of a flow file's rule.
 fn place(text: &str, selector: &str, criteria: &[(String, usize)], steps: &[String]) -> Option<String> {
     if let Some(rest) = text.strip_prefix("selector.") {
         let word = rest.split([':', '.']).next()?;

@@ -73,7 +73,7 @@ struct IntentPath {
 }
 
 impl Picture {
-    /// Of an answer; it may be of any controller.
+    /// The picture of an answer; the answer may be of any controller.
     pub fn of(network: &TopologyView) -> Self {
         let device = |device: &BridgeView| Device {
             name: word(&device.device),

@@ -40,7 +40,7 @@ pub struct Node {
 }
 
 impl Picture {
-    /// Of an answer; it may be of any controller.
+    /// The picture of an answer; the answer may be of any controller.
     pub fn of(graph: &GraphView) -> Self {
         let nodes: Vec<Node> = graph.nodes.iter().map(Node::of).collect();
         let index: BTreeMap<&str, usize> =
@@ -137,7 +137,7 @@ impl Node {
         lines.join("\n")
     }
 
-    /// Its name; a row that is cleaned up may have that of another.
+    /// The name of the node; a row that is cleaned up may have that of another.
     pub fn label(&self) -> String {
         if self.cleanup { format!("{} (clean-up)", self.name) } else { self.name.clone() }
     }

@@ -27,11 +27,11 @@ pub(super) const STOP_TIME: Duration = Duration::from_secs(1);
 /// The pause after the system refused a connection, mostly for want of open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where clients connect.
+/// A listener to which clients connect.
 pub(super) trait Listener: Send + Sync + 'static {
     /// A connection as the system gives it.
     type Raw: Send + 'static;
-    /// What HTTP is spoken on.
+    /// The stream on which HTTP is spoken.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 
     fn accept(&self) -> impl Future<Output = io::Result<Self::Raw>> + Send;

@@ -38,19 +38,19 @@ pub(super) enum Peer {
     Owner(Caller),
     /// A process of another user of this machine who may use the socket: `controller.socket_role` says what for.
     Member(Caller),
-    /// Somebody at this address, who has to show a token if there is no certificate.
+    /// A client at this address, which has to show a token if it has no certificate.
     Remote(IpAddr, Option<Arc<ClientCertificate>>),
-    /// Somebody without a token whom the operator's settings give this role (`heat.rs`).
+    /// A client without a token to which the operator's settings give this role (`heat.rs`).
     Allowed(Caller, Role),
 }
 
-/// What a request comes with.
+/// The credential of a request.
 enum Credential {
     Token(UserToken),
     Certificate(Arc<ClientCertificate>),
 }
 
-/// What is asked for; with each route.
+/// The operation that is asked for; with each route.
 #[derive(Clone, Copy)]
 pub(super) struct Asked(pub Operation, pub Route);
 
@@ -104,7 +104,7 @@ fn in_time(api: &Api, Caller { actor, .. }: &Caller) -> Result<(), ApiError> {
     })
 }
 
-/// Somebody without a token, if the role is enough.
+/// Lets a client without a token in, if the role is enough.
 fn with_role(
     api: &Api,
     caller: Caller,

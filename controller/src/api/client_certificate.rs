@@ -24,7 +24,7 @@ const NAMES_MAX: usize = 16;
 /// A browser says with each request of a page from which site the page is.
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// What a client has shown in the handshake.
+/// The certificate that a client has shown in the handshake.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct ClientCertificate {
     /// The common name, then the alternative names for hosts and mail.

@@ -17,7 +17,7 @@ use super::caller::Peer;
 use super::error::ApiError;
 use super::heat;
 
-/// What a listener leads to.
+/// The service to which a listener leads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Door {
     /// The API and the console: `controller.api`, and the socket.
@@ -39,7 +39,7 @@ impl Door {
         }
     }
 
-    /// What is behind it, for the log.
+    /// The name of that service for the log.
     pub(super) fn what(self) -> &'static str {
         match self {
             Self::Api => "the API",
@@ -88,7 +88,7 @@ pub(super) fn onos(api: Router) -> Router {
     muster_onos_api::router(api, muster_onos_api::Host { peer })
 }
 
-/// Who is at the other end: a user with a token, or with a certificate.
+/// The client at the other end: a user with a token, or with a certificate.
 fn peer(extensions: &Extensions) -> Option<Extensions> {
     let peer = extensions.get::<Peer>()?.clone();
     let mut extensions = Extensions::new();

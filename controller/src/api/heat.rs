@@ -20,10 +20,10 @@ pub(super) use muster_heat_api::Scheme;
 
 /// Bytes of a request: a template of the largest size, and its files. Heat's own default is a megabyte.
 const BODY_MAX: usize = 16 << 20;
-/// How the audit calls clients that the operator lets in without a token. No user has such a name.
+/// The audit's name for clients that the operator lets in without a token. No user has such a name.
 const ANYBODY: &str = "anybody (controller.heat_api_without_token)";
 
-/// What of the API's configuration counts.
+/// The settings of the API that matter here.
 pub(super) struct Settings {
     body_max: usize,
     template_max: usize,

@@ -27,7 +27,7 @@ pub struct Shown {
     pub rows: Vec<(FlowId, Option<FlowRow>)>,
     /// The owner, for people.
     pub owner: Option<String>,
-    /// What traces found wrong with it.
+    /// The fault that traces found.
     pub broken: Option<String>,
 }
 

@@ -35,22 +35,22 @@ const LOGINS_MAX: usize = 16;
 const BODY_MAX: usize = 64 * 1024;
 /// The time for these bytes.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// One request a second, and so many at once, of one network: a login has four.
+/// The pace of requests and their burst for one network: a login has four.
 const EVERY: Duration = Duration::from_secs(1);
 const BURST: u32 = 30;
 /// The path in the audit.
 const PATH: &str = "/v1/login";
 
-/// How logins are bounded, and the provider.
+/// The bounds of logins, and the provider.
 pub(super) struct Logins {
     oidc: Option<Arc<Oidc>>,
-    /// How long a token is valid.
+    /// The lifetime of a token.
     session: Duration,
     pace: Pace,
     places: Semaphore,
 }
 
-/// Somebody who is not known yet.
+/// A client that is not known yet.
 pub(super) struct Stranger {
     api: Api,
     /// None: on this machine.

@@ -77,7 +77,7 @@ async fn answer(page: impl FnOnce() -> Page + Send + 'static) -> Result<Response
     Ok(([(CONTENT_TYPE, prometheus_text::CONTENT_TYPE)], blocking(encode).await?).into_response())
 }
 
-/// What the driver knows of the site, unless it does not answer.
+/// The driver's figures of the site, unless it does not answer.
 async fn site(api: &Api) -> Option<Site> {
     // The answers of the devices are in the next sample. A site that is read-only refuses this, and has figures.
     drop(api.driver.request(Request::SampleFlows).await);

@@ -101,13 +101,13 @@ const STALL_MAX: Duration = Duration::from_secs(30);
 /// The bounds of a site's API, and what it shows besides the engine's state.
 #[derive(Clone, Debug)]
 pub struct ApiConfig {
-    /// What operators call the site.
+    /// The site's name for operators.
     pub site: SiteName,
-    /// Which of the sites at this controller are whose.
+    /// The share of this controller in the sites.
     pub share: Share,
     /// The name of this controller.
     pub name: String,
-    /// What is known of the site's other controllers.
+    /// The knowledge about the site's other controllers.
     pub tenure: Tenure,
     /// The place of its data, as a URL.
     pub store: String,
@@ -115,7 +115,7 @@ pub struct ApiConfig {
     pub addresses: Vec<String>,
     /// The way through brokers, in join tokens.
     pub broker: Option<BrokerAccess>,
-    /// How agents are reached: `link.url`.
+    /// The link to agents: `link.url`.
     pub link: String,
     /// Whether they can be reached.
     pub health: watch::Receiver<Health>,
@@ -125,7 +125,8 @@ pub struct ApiConfig {
     pub template_max: usize,
     /// Rules, groups and meters of a flow file.
     pub flow_rules_max: usize,
-    /// Of the CA of the certificate that the API shows over the network, in users' tokens; none: it is not there.
+    /// The digest of the CA of the certificate that the API shows over the network, in users' tokens; none: it is not
+    /// there.
     pub api_ca: Option<[u8; 32]>,
     /// The role of users of this machine on the socket, but for root.
     pub socket_role: Role,
@@ -139,13 +140,13 @@ pub struct ApiConfig {
     pub session: Duration,
     /// Packets of agents that the link did not take.
     pub refused: RefusedPackets,
-    /// How long commits took.
+    /// The durations of commits.
     pub commits: Durations,
-    /// What waits for the driver.
+    /// The input that waits for the driver.
     pub arrivals: Arrivals,
     /// The connections of agents.
     pub agents: Option<LinkHandle>,
-    /// How the site was.
+    /// The samples of the site's past.
     pub history: History,
     /// Traces of requests, as an option.
     pub telemetry: Telemetry,
@@ -168,12 +169,12 @@ struct Api {
     stopped: watch::Receiver<()>,
     /// When this controller became the active one.
     since: OffsetDateTime,
-    /// How often each user asks.
+    /// The pace of each user's requests.
     pace: Arc<Pace>,
     logins: Arc<Logins>,
-    /// Of whoever asks.
+    /// The caller's role.
     role: Role,
-    /// What of the site they reach.
+    /// The caller's part of the site.
     scope: Scope,
 }
 

@@ -23,7 +23,7 @@ pub enum CertificateError {
         setting: &'static str,
         path: PathBuf,
         why: String,
-        /// What the file must have.
+        /// The content that the file must have.
         wanted: &'static str,
     },
     /// The key is not the certificate's.

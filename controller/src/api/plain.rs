@@ -13,7 +13,7 @@ use super::accept::Listener;
 use super::caller::Peer;
 use super::tls::WRITE_TIME;
 
-/// Where they connect.
+/// The listener to which they connect.
 pub(super) struct OnThisMachine(pub TcpListener);
 
 impl Listener for OnThisMachine {

@@ -68,9 +68,9 @@ pub struct Socket(Arc<Shared>);
 
 struct Shared {
     path: PathBuf,
-    /// All sites of the process.
+    /// The names of the process's sites.
     names: Vec<SiteName>,
-    /// Where connections are served: it outlives the sites' own.
+    /// The runtime that serves connections: it outlives the sites' own.
     runtime: Handle,
     open: Mutex<Open>,
     /// Told when connections are accepted no more.
@@ -79,7 +79,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Open {
-    /// Those that answer now.
+    /// The routers of sites that answer now.
     routers: BTreeMap<SiteName, Router>,
     listening: Option<Listening>,
     /// Over the network, by what is behind each address.

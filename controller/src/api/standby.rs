@@ -20,22 +20,22 @@ use crate::lease::{Share, Tenure};
 use crate::site_name::SiteName;
 use crate::store::rfc3339;
 
-/// What a standby shows.
+/// The status that a standby shows.
 #[derive(Clone, Debug)]
 pub struct StandbyConfig {
     /// The name of this controller.
     pub name: String,
-    /// What operators call the site.
+    /// The site's name for operators.
     pub site: SiteName,
-    /// Which of the sites at this controller are whose.
+    /// The share of this controller in the sites.
     pub share: Share,
     /// The site's id, if its keys are here.
     pub id: Option<SiteId>,
     /// The place of the site's data, as a URL.
     pub store: String,
-    /// How agents are reached: `link.url`.
+    /// The link to agents: `link.url`.
     pub link: String,
-    /// What is known of the other controllers.
+    /// The knowledge about the other controllers.
     pub tenure: Tenure,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn controllers(tenure: &Tenure) -> Vec<ControllerView> {
     active.into_iter().chain(standbys).collect()
 }
 
-/// Where another controller is active, it is no use to wait here.
+/// The refusal of requests. A client need not wait here where another controller is active.
 fn refusal(config: &StandbyConfig) -> ApiError {
     let StandbyConfig { name, tenure, .. } = config;
     let seen = tenure.seen();

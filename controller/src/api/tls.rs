@@ -80,7 +80,7 @@ pub(super) async fn bind(door: Door, address: SocketAddr) -> TcpListener {
     }
 }
 
-/// Where clients of the network connect.
+/// The listener for clients of the network.
 pub(super) struct Remote {
     pub listener: TcpListener,
     pub acceptor: TlsAcceptor,

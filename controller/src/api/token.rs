@@ -97,7 +97,7 @@ fn check(ttl: u64, name: Option<&str>) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Where the agent finds a controller of the site: the brokers, or this controller and the standbys.
+/// The addresses at which the agent finds a controller of the site: the brokers, or this controller and the standbys.
 fn addresses(config: &ApiConfig) -> Result<Vec<Address>, ApiError> {
     let all = match config.broker {
         Some(_) => config.addresses.clone(),

@@ -26,7 +26,7 @@ pub struct OidcSettings {
     client_secret_file: PathBuf,
     /// The CA of the provider's certificate, PEM; empty: those of this machine.
     ca: PathBuf,
-    /// What is asked for besides `openid`.
+    /// The scopes that are asked for besides `openid`.
     scopes: Vec<String>,
     name_claim: String,
     roles_claim: String,

@@ -85,7 +85,7 @@ impl Settings {
         Ok(())
     }
 
-    /// What can be known only when flags have had their say.
+    /// Checks settings that depend on flags.
     ///
     /// # Errors
     /// Several sites in a database that holds one.

@@ -16,7 +16,7 @@ pub struct TelemetrySettings {
 }
 
 impl TelemetrySettings {
-    /// Where spans are sent. `None`: nowhere.
+    /// The endpoint to which spans are sent. `None`: nowhere.
     ///
     /// # Errors
     /// The setting is wrong; the error says what is wanted.

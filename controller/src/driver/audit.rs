@@ -32,20 +32,20 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Kinds of refusals that are counted at a time; those of earlier minutes go.
 const KINDS_MAX: usize = 1000;
 
-/// Who asks, and on which way.
+/// The caller, with their way in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
     /// A user of the system or of Muster.
     pub actor: String,
     /// The way: this machine, or an address.
     pub from: String,
-    /// What was shown; nothing on this machine. It must count still when the request is taken up.
+    /// The credential that was shown; nothing on this machine. It must count still when the request is taken up.
     pub shown: Option<Shown>,
     /// The request's place in a trace, if there are traces.
     pub trace: Option<TraceContext>,
 }
 
-/// Somebody who was not let in with a request.
+/// A client whose request was refused for its credential.
 #[derive(Debug)]
 pub(super) struct NotLetIn {
     pub caller: Caller,
@@ -62,7 +62,7 @@ struct Asked {
     action: &'static str,
     target: String,
     what: String,
-    /// Who asks is not known yet: refusals of such requests are bounded.
+    /// The kind of a caller who is not known yet: refusals of such requests are bounded.
     stranger: Option<Kind>,
 }
 
@@ -78,11 +78,11 @@ pub fn stranger(name: &str) -> String {
 /// Refusals that somebody without the right can cause.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Of servers that may not join.
+    /// Refusals of servers that may not join.
     Joins,
-    /// Of tokens that do not count, and of logins.
+    /// Refusals of tokens that do not count, and of logins.
     Strangers,
-    /// Of a user whose role is too small.
+    /// Refusals of a user whose role is too small.
     User(String),
 }
 
@@ -130,7 +130,7 @@ impl Audit {
             .collect()
     }
 
-    /// Somebody was not let in: the next commit has a row of it, if the minute has room.
+    /// Notes a refused client: the next commit has a row of it, if the minute has room.
     pub fn not_let_in(&mut self, who: &NotLetIn, now: MonoTime) {
         let kind = match who.caller.shown {
             Some(_) => Kind::User(who.caller.actor.clone()),

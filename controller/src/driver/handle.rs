@@ -201,7 +201,7 @@ impl DriverHandle {
         self.asks.max_capacity() - self.asks.capacity()
     }
 
-    /// How long the driver's turns took.
+    /// The durations of the driver's turns.
     pub fn turns(&self) -> &Durations {
         &self.turns
     }

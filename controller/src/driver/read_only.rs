@@ -21,7 +21,7 @@ const AGAIN_AFTER: Duration = Duration::from_secs(2);
 /// The reason why nothing can be written at present, and when it is tried again.
 pub(super) struct ReadOnly {
     why: String,
-    /// It ends without an operator's help, as far as can be told.
+    /// Whether it ends without an operator's help, as far as can be told.
     passes: bool,
     probe_at: MonoTime,
     /// The pause after the next probe.
@@ -55,13 +55,13 @@ impl ReadOnly {
         self.pause = (self.pause * 2).min(PROBE_MAX);
     }
 
-    /// What a request hears that comes meanwhile.
+    /// The refusal of a request that comes meanwhile.
     pub fn refusal(&self) -> Refusal {
         let why = self.why.clone();
         if self.passes { Refusal::Later { why, after: AGAIN_AFTER } } else { Refusal::Unavailable(why) }
     }
 
-    /// What the requests hear whose commit failed with `error`.
+    /// The refusal of the requests whose commit failed with `error`.
     pub fn refusal_of_the_commit(&self, error: &StoreError) -> Refusal {
         match error.is_undecided() {
             true => Refusal::Unavailable(format!(

@@ -56,7 +56,7 @@ struct Commit {
     is_taken: bool,
     seen: Vec<NodeId>,
     not_let_in: VecDeque<AuditRecord>,
-    /// What traces want to know of its changes, if there are traces.
+    /// The notes for traces about its changes, if there are traces.
     notes: Option<Vec<Note>>,
     /// Effects to carry out once the commit is durable.
     effects: Vec<Effect>,

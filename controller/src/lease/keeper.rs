@@ -15,10 +15,10 @@ use crate::store::{LeaseTable, StoreError};
 
 /// The least time between two looks at the lease, however many agents come.
 const LOOK_REST: Duration = Duration::from_millis(50);
-/// How long a stop waits until the lease is given up.
+/// The longest time that a stop waits until the lease is given up.
 const LEAVE_MAX: Duration = Duration::from_secs(5);
 
-/// Why the holder is to stop.
+/// The reason why the holder is to stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Another controller has the lease.
@@ -87,7 +87,7 @@ struct Keeping {
     tenure: Tenure,
     share: Share,
     ordered: mpsc::Receiver<Leave>,
-    /// What went wrong last: it is logged once.
+    /// The last problem: it is logged once.
     problem: Option<String>,
 }
 
@@ -165,7 +165,7 @@ impl Keeping {
         Ok(Some((term, holder)))
     }
 
-    /// Why this controller is to ask the holder for the lease, if it is.
+    /// The reason why this controller is to ask the holder for the lease, if it is.
     fn wants(&self, standby: &Standby) -> Option<String> {
         let now = now();
         let stranded = self.tenure.knocks().stranded(now, self.terms.lease);

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use muster_shared::{MonoTime, NodeId};
 
-/// One that has not come again for this long has found the active controller, or is gone. An agent without a connection tries
+/// An agent that has not come again for this long has found the active controller, or is gone. An agent without a
+/// connection tries
 /// all controllers again after 30 s at most.
 const GONE: Duration = Duration::from_secs(45);
 
@@ -32,7 +33,8 @@ impl Knocks {
         }
     }
 
-    /// How many agents keep coming: for a lease at least, in which the active controller did not let them in.
+    /// The number of agents that keep coming: for a lease at least, in which the active controller did not let them
+    /// in.
     pub fn stranded(&mut self, now: MonoTime, lease: Duration) -> usize {
         self.0.retain(|_, knock| !knock.is_gone(now));
         self.0.values().filter(|knock| knock.last.since(knock.first) >= lease).count()

@@ -10,7 +10,7 @@ use muster_shared::MonoTime;
 
 use super::{LeaseState, Member, Record, Term};
 
-/// How long a lease is, and what follows from it.
+/// The length of a lease, and what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     pub lease: Duration,
@@ -22,7 +22,7 @@ impl Terms {
         self.lease / 5
     }
 
-    /// How long a standby sees no renewal before it takes the lease. Clocks of two machines run apart by far less
+    /// The time without a renewal after which a standby takes the lease. Clocks of two machines run apart by far less
     /// than a tenth.
     fn patience(self) -> Duration {
         self.lease + self.lease / 10
@@ -35,13 +35,13 @@ const SETTLES: u32 = 4;
 /// controller in turn, and is to move the lease seldom.
 const SETTLES_WITHOUT_AGENTS: u32 = 60;
 
-/// What a standby may do.
+/// The verdict about a standby's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Wait,
     /// The lease is free.
     Take,
-    /// Its holder has not renewed it: a session of that one may still be there.
+    /// The holder has not renewed the lease: a session of it may still be there.
     TakeOver,
 }
 
@@ -52,7 +52,7 @@ pub struct Standby {
     terms: Terms,
     /// When it first saw anything.
     began: Option<MonoTime>,
-    /// What it saw last, and when it saw that first.
+    /// The record that it saw last, and when it saw that first.
     last: Option<(Term, u64, LeaseState, MonoTime)>,
     /// The holder has this one's name, and lives.
     has_namesake: bool,

@@ -26,9 +26,9 @@ pub struct Share(Arc<Mutex<State>>);
 struct State {
     /// The name of this controller.
     me: String,
-    /// Those of its settings; none: never seen.
+    /// The members in its settings; none: never seen.
     sites: BTreeMap<SiteName, Option<Members>>,
-    /// It had its share, or took none.
+    /// Whether it had its share, or took none.
     is_settled: bool,
 }
 
@@ -37,22 +37,22 @@ struct State {
 struct Members {
     /// None: the lease is free, or was left to an heir.
     holder: Option<String>,
-    /// Those that are there besides, and may be this one.
+    /// The standbys besides, which may include this one.
     standbys: Vec<String>,
 }
 
-/// What a controller that has begun does next.
+/// The next step of a controller that has begun.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Next {
     /// Not all sites were seen, or one has no controller yet.
     Look,
     AskFor(SiteName),
-    /// It has its share.
+    /// The controller has its share.
     Rest,
 }
 
 impl Share {
-    /// Of a controller with this name and these sites.
+    /// The share of a controller with this name and these sites.
     pub fn new(me: String, sites: impl Iterator<Item = SiteName>) -> Self {
         let sites = sites.map(|site| (site, None)).collect();
         Self(Arc::new(Mutex::new(State { me, sites, is_settled: false })))
@@ -83,7 +83,8 @@ impl Share {
         self.lock().sites.insert(site.clone(), Some(members));
     }
 
-    /// How much longer than others this controller leaves the site's lease when that is free: the more sites it has, the
+    /// The time by which this controller leaves the site's lease longer than others when that is free: the more sites
+    /// it has, the
     /// longer. Where nobody else waits for it, no time.
     pub(super) fn reserve(&self, site: &SiteName, terms: Terms) -> Duration {
         let state = self.lock();

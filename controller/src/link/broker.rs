@@ -60,7 +60,7 @@ pub struct BrokerConfig {
     pub brokers: Vec<Address>,
     /// [`fingerprint`](muster_shared::join::fingerprint) of the CA of their certificates.
     pub ca_fingerprint: [u8; 32],
-    /// Where the broker does not take this controller's name from its certificate.
+    /// The credentials, where the broker does not take this controller's name from its certificate.
     pub credentials: Option<Credentials>,
     /// Nodes connected at a time.
     pub connections: usize,
@@ -158,7 +158,7 @@ async fn told(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// One connection to a broker, to its end, or until it is told to stop.
+/// Serves a connection to a broker, to its end, or until it is told to stop.
 async fn serve(
     nodes: &Arc<Nodes>,
     config: &BrokerConfig,
@@ -220,7 +220,7 @@ async fn connect(pki: &Pki, config: &BrokerConfig) -> Result<Client, Unusable> {
 }
 
 impl Health {
-    /// What is wrong, for an operator.
+    /// The fault, for an operator.
     pub fn problem(&self) -> Option<String> {
         match self {
             Health::Connected(_) => None,

@@ -53,7 +53,7 @@ const COME_IN: Duration = Duration::from_secs(10);
 /// The pause after the system ran out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Where the broker listens.
+/// The settings of the broker.
 #[derive(Clone, Debug)]
 pub struct EmbeddedConfig {
     /// The address; port 0 takes any.
@@ -79,7 +79,7 @@ struct Shared {
 }
 
 impl EmbeddedBroker {
-    /// Listens.
+    /// Starts the broker's listener.
     ///
     /// # Errors
     /// The address cannot be listened on, or the broker's certificate cannot be made.
@@ -96,12 +96,12 @@ impl EmbeddedBroker {
         Ok(EmbeddedBroker { local_addr })
     }
 
-    /// Where it listens.
+    /// The address at which the broker listens.
     pub fn local_addr(&self) -> SocketAddr {
         self.local_addr
     }
 
-    /// Where the controller itself reaches it.
+    /// The address at which the controller itself reaches it.
     pub fn own_addr(&self) -> SocketAddr {
         let ip = match self.local_addr.ip() {
             IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),

@@ -32,7 +32,7 @@ pub struct LinkHandle {
 }
 
 impl LinkHandle {
-    /// Of a link that ends when `stop` says so, and says in `stopped` that it has.
+    /// The handle of a link that ends when `stop` says so, and says in `stopped` that it has.
     pub(super) fn new(nodes: Arc<Nodes>, stop: watch::Sender<bool>, stopped: watch::Receiver<bool>) -> Self {
         Self { nodes, stop: Arc::new(stop), stopped }
     }

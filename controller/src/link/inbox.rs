@@ -28,9 +28,9 @@ use crate::random::random;
 /// A wait of the inbox that must end before the next packet may be read.
 pub type Pending = Pin<Box<dyn Future<Output = Result<(), Refusal>> + Send>>;
 
-/// What publishes carry, both ways.
+/// The content of publishes, both ways.
 pub trait Inbox: Send {
-    /// What waits to be sent.
+    /// The packets that wait to be sent.
     type Queued: PacketLen;
 
     /// Takes a publish. Returns `None` if it is delivered already.
@@ -57,7 +57,7 @@ pub struct NodeInbox {
 
 /// The answer to the greeting of the connection.
 enum Answer {
-    /// Nobody has greeted yet.
+    /// No client has greeted yet.
     None,
     /// To be sent.
     Ready(Bytes),

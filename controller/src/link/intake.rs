@@ -37,7 +37,7 @@ pub struct Intake(Arc<Shared>);
 #[derive(Clone, Debug)]
 pub struct Arrivals(Arc<Shared>);
 
-/// How much waits for the driver.
+/// The lengths of the queues before the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lengths {
     /// Nodes of which something waits: a packet of each connection at most.
@@ -152,7 +152,7 @@ impl Feed {
 }
 
 impl Arrivals {
-    /// Of this moment.
+    /// The lengths of this moment.
     pub fn lengths(&self) -> Lengths {
         let waiting = self.0.lock();
         Lengths { nodes: waiting.nodes.waiting(), questions: waiting.questions.len() }
@@ -160,7 +160,7 @@ impl Arrivals {
 }
 
 impl Intake {
-    /// What tells how much waits.
+    /// The handle that tells how much waits.
     pub fn arrivals(&self) -> Arrivals {
         Arrivals(Arc::clone(&self.0))
     }

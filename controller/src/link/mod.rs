@@ -47,7 +47,7 @@ use muster_shared::model::Up;
 use muster_shared::seal::SealPublic;
 use tokio::sync::{oneshot, watch};
 
-/// What a link has in common with the rest of the controller.
+/// The things that a link has in common with the rest of the controller.
 #[derive(Clone, Debug)]
 pub struct Common {
     /// The nodes that may connect; the driver keeps the table.

@@ -20,9 +20,9 @@ use super::registry::Registry;
 use super::{Common, LinkEvent};
 use crate::pki::Pki;
 
-/// How long a client waits to be let in: less than an agent waits for it.
+/// The longest time that a client waits to be let in: less than an agent waits for it.
 const ENTER_WITHIN: Duration = Duration::from_secs(6);
-/// How long a look at the lease may take before a client is sent to another controller.
+/// The longest look at the lease before a client is sent to another controller.
 const LOOK_WITHIN: Duration = Duration::from_millis(100);
 
 /// State that all connections of a link share.
@@ -63,7 +63,7 @@ impl Nodes {
     /// Whether this controller may speak for the site.
     ///
     /// # Errors
-    /// It may not: the refusal says which one does, as far as that is known.
+    /// The controller may not: the refusal says which one does, as far as that is known.
     pub fn may_speak(&self) -> Result<(), Refusal> {
         if self.common.tenure.holds() {
             return Ok(());
@@ -79,7 +79,7 @@ impl Nodes {
     /// looks at the lease before it sends a client elsewhere, for that one may come because the active one has gone.
     ///
     /// # Errors
-    /// It may not, or not soon.
+    /// The controller may not, or not soon.
     pub async fn may_enter(&self) -> Result<(), Refusal> {
         let tenure = &self.common.tenure;
         let (mut opens, mut changes) = (self.common.opens(), tenure.changes());

@@ -29,7 +29,7 @@ struct Queue<P> {
     end: Option<Refusal>,
 }
 
-/// What waits in a queue.
+/// The length of a packet in a queue.
 pub trait PacketLen {
     /// Bytes of the packet that it becomes.
     fn packet_len(&self) -> usize;

@@ -12,7 +12,7 @@ use muster_shared::seal::PacketError;
 pub struct RefusedPackets(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 
 impl RefusedPackets {
-    /// One more. There are as many counts as reasons.
+    /// Counts a refusal. There are as many counts as reasons.
     pub fn count(&self, error: PacketError) {
         // A single statement changes the table: a panic elsewhere leaves it whole.
         *self.0.lock().unwrap_or_else(PoisonError::into_inner).entry(error.label()).or_default() += 1;

@@ -30,7 +30,7 @@ pub struct Peer {
 /// Connections of nodes by how far they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Connections {
-    /// Of nodes that were let in, and not welcomed yet.
+    /// Nodes that were let in, and not welcomed yet.
     pub new: usize,
     pub welcomed: usize,
 }

@@ -11,32 +11,32 @@ const EMAIL: &str = "email";
 /// As OpenID Connect Core bounds it.
 const SUBJECT_MAX: usize = 255;
 
-/// Somebody whom the provider knows, and who has a role here.
+/// A person whom the provider knows, and who has a role here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// As a user of Muster.
     pub name: String,
     pub role: Role,
-    /// Who it is at the provider, for ever: names change hands there.
+    /// The person's id at the provider, for ever: names change hands there.
     pub subject: String,
 }
 
-/// Which claims count for what.
+/// The claims that name and role are taken from.
 #[derive(Clone, Debug, Default)]
 pub struct Mapping {
     /// The claim with the name.
     pub name_claim: String,
     /// The claim with groups or roles.
     pub roles_claim: String,
-    /// What stands for which role.
+    /// The role for each group.
     pub roles: Vec<(String, Role)>,
 }
 
 impl Mapping {
-    /// Of a token that was verified.
+    /// The identity in a token that was verified.
     ///
     /// # Errors
-    /// Nobody who may be here; for that person.
+    /// The person has no role here; the text is for that person.
     pub fn identity(&self, issuer: &str, token: &str) -> Result<Identity, String> {
         let claims = payload(token).ok_or("the ID token cannot be read")?;
         let text = |claim: &str| claims.get(claim).and_then(Value::as_str).filter(|text| !text.is_empty());

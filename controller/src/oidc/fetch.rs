@@ -29,7 +29,7 @@ const ANSWER_TIME: Duration = Duration::from_secs(10);
 const ANSWER_MAX: usize = 256 * 1024;
 const PORT: u16 = 443;
 
-/// Why there is no answer.
+/// The reason why there is no answer.
 #[derive(Debug, Error)]
 pub enum FetchError {
     #[error("{0} is no https:// address")]
@@ -87,7 +87,7 @@ impl Fetch {
         Ok(Self { tls: Arc::new(config) })
     }
 
-    /// One request and its answer.
+    /// Sends a request and reads its answer.
     async fn send(&self, request: HttpRequest) -> Result<HttpResponse, FetchError> {
         let (host, port) = address(&request)?;
         let shown = host.clone();

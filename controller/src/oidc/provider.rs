@@ -21,7 +21,7 @@ use tokio::sync::Mutex;
 use super::fetch::Fetch;
 use super::{OidcError, short};
 
-/// What a provider says of itself is asked for again after this.
+/// The age at which a provider's description is asked for again.
 const FRESH: Duration = Duration::from_secs(3600);
 /// The least time between two questions for keys: anybody can send a token with a key that does not exist.
 const RENEW_PAUSE: Duration = Duration::from_secs(60);
@@ -73,7 +73,7 @@ type Client = CoreClient<
     EndpointMaybeSet,
 >;
 
-/// What the provider said of itself.
+/// The description of a provider by itself.
 #[derive(Clone)]
 pub struct Discovered {
     pub client: Client,
@@ -116,12 +116,12 @@ impl Provider {
         &self.issuer
     }
 
-    /// What asks the provider.
+    /// The client that asks the provider.
     pub fn http(&self) -> &Fetch {
         &self.fetch
     }
 
-    /// What the provider says of itself; asked for if it is not known, or old.
+    /// The description of the provider; asked for if it is not known, or old.
     pub async fn discovered(&self) -> Result<Discovered, OidcError> {
         let mut state = self.state.lock().await;
         match &state.discovered {

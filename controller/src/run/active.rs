@@ -28,17 +28,17 @@ use super::links::{self, StartedLink};
 pub struct Active<'p> {
     pub site: &'p SiteRun<'p>,
     pub common: Common,
-    /// Of the site's lease, where there is one.
+    /// The term of the site's lease, where there is one.
     pub term: Option<Term>,
 }
 
-/// It serves no longer. Its agents are still connected: they are let go when another controller may have the lease.
+/// The end of serving. Its agents are still connected: they are let go when another controller may have the lease.
 pub struct Served {
     pub why: Why,
     pub link: LinkHandle,
 }
 
-/// Why it serves no longer.
+/// The reason of that end.
 pub enum Why {
     Stopped,
     /// Another controller is to have the lease.
@@ -155,7 +155,7 @@ impl Active<'_> {
         Ok((telemetry, Some(exporter.spawn())))
     }
 
-    /// What the API shows over the network.
+    /// The certificate that the API shows over the network.
     fn certificate(&self, pki: &Arc<Pki>) -> io::Result<Arc<dyn ResolvesServerCert>> {
         match &self.site.process.api_certificate {
             Some(own) => Ok(Arc::clone(own) as Arc<dyn ResolvesServerCert>),

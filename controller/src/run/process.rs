@@ -28,9 +28,9 @@ pub struct Process {
     config_file: Option<PathBuf>,
     log: LogHandle,
     pub socket: Socket,
-    /// What the API shows over the network, if not a certificate of the site's CA.
+    /// The certificate that the API shows over the network, if not one of the site's CA.
     pub api_certificate: Option<Arc<OwnCertificate>>,
-    /// Which sites are whose.
+    /// The share in the sites.
     pub share: Share,
     /// Whether all are to end.
     stop: watch::Sender<bool>,
@@ -40,12 +40,12 @@ pub struct Process {
 /// While a site runs: without it, the others end as well.
 pub struct EndOfAll<'p>(&'p Process);
 
-/// How a site is.
+/// The condition of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Condition {
     Starting,
     Well,
-    /// Its driver does not answer.
+    /// The driver does not answer.
     Stuck,
 }
 

@@ -15,7 +15,7 @@ use super::{Bounds, StoreError};
 /// The most old rows that a new one removes: the table shrinks while it is used, and no commit is long.
 const REMOVED_AT_ONCE: i64 = 10;
 
-/// Which rows of the audit are asked for.
+/// The rows of the audit that are asked for.
 #[derive(Clone, Debug, Default)]
 pub struct AuditQuery {
     /// Rows after this number.

@@ -143,7 +143,7 @@ impl Database {
             }
             (None, false) if self.has_nodes()? => {
                 return Err(failed(format!(
-                    "the site's keys ({}) are missing and the fleet trusts them: put them back, or restore a backup \
+                    "the site's keys ({}) are missing and the fleet trusts them: restore them, or restore a backup \
                      with 'muster-controller restore FILE' into an empty data directory",
                     folder.display()
                 )));

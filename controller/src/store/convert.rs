@@ -38,7 +38,7 @@ fn sealed_text(key: &DataKey, column: Column, row: &[i64], text: &str) -> Result
     })
 }
 
-/// One piece of a content.
+/// Reads a piece of a content.
 const PIECE_OF: &str = "SELECT bytes FROM content_pieces WHERE name = ?1 AND number = ?2";
 
 fn wrong(column: Column, row: &[i64], why: &str) -> StoreError {

@@ -12,7 +12,7 @@ use super::sealed::TEXTS;
 use super::sql::{Db, Value, values};
 use super::{Location, StoreError, meta, schema};
 
-/// What was copied.
+/// The counts of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copied {
     pub tables: usize,

@@ -23,7 +23,7 @@ use crate::lease::Term;
 pub struct Database {
     pub(super) db: Db,
     pub(super) key: DataKey,
-    /// Of the lease, where the site has one.
+    /// The term of the lease, where the site has one.
     term: Option<Term>,
     pub(super) bounds: Bounds,
     pub(super) steady: SteadyClock,
@@ -88,7 +88,7 @@ impl Database {
         self.key.clone()
     }
 
-    /// How long commits took, also those that failed.
+    /// The durations of commits, also of those that failed.
     pub fn commits(&self) -> Durations {
         self.commits.clone()
     }

@@ -21,7 +21,7 @@ pub enum Failure {
 }
 
 impl StoreError {
-    /// It is of a database server, or of the way to it.
+    /// Whether the error is of a database server, or of the connection to it.
     pub fn is_of_server(&self) -> bool {
         match self {
             Self::Postgres(_) => true,

@@ -41,7 +41,7 @@ const FORMAT: u8 = 1;
 pub enum KeyError {
     /// The database was sealed with a key that is not there.
     #[error(
-        "{path}: the key {id}, with which the database is sealed, is not there: put it back from where it is kept; \
+        "{path}: the key {id}, with which the database is sealed, is not there: restore it from where it is kept; \
          no other opens the database"
     )]
     Missing {
@@ -63,7 +63,7 @@ pub enum KeyError {
     )]
     Exposed { path: PathBuf, mode: u32 },
     /// The file does not hold 64 hexadecimal digits.
-    #[error("{path} is no key: want one line of 64 hexadecimal digits; put it back from where it is kept")]
+    #[error("{path} is no key: want one line of 64 hexadecimal digits; restore it from where it is kept")]
     Damaged { path: PathBuf },
     /// An error of the disk.
     #[error("{path} cannot be read or written: {source}")]

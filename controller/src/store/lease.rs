@@ -41,7 +41,7 @@ const TABLES: &str = "
         addresses TEXT NOT NULL,
         looked TIMESTAMPTZ NOT NULL)";
 
-/// What earlier controllers did not make: they work with it, for it has a default.
+/// Adds the column that earlier controllers did not make: they work with it, for it has a default.
 const AGENTS: &str = "ALTER TABLE lease ADD COLUMN IF NOT EXISTS agents BIGINT NOT NULL DEFAULT 0";
 const HAS_AGENTS: &str =
     "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('lease') AND attname = 'agents'

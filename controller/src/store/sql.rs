@@ -90,7 +90,7 @@ impl Db {
         Ok(Self::Postgres(Box::new(Link::open(server, Role::Reader)?)))
     }
 
-    /// What is written next belongs to this change: PostgreSQL answers later, and its error shall name it.
+    /// Names the change that is written next: PostgreSQL answers later, and its error shall name it.
     pub fn name(&self, change: impl FnOnce() -> String) {
         if let Self::Postgres(link) = self {
             link.name(change());
@@ -120,7 +120,7 @@ impl Db {
         self.prepare(sql)?.each(values, &mut |row| each(row).map(|()| true))
     }
 
-    /// All rows of the result.
+    /// The rows of the result.
     pub fn all<T>(
         &self,
         sql: &str,

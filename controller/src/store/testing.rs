@@ -64,12 +64,12 @@ impl Place {
         Database::open(&self.location(), &self.key_file())
     }
 
-    /// What is read beside a store that is open.
+    /// A reader beside a store that is open.
     pub fn reader(&self, store: &Database) -> Reader {
         Reader::open(&self.location(), &store.key()).unwrap()
     }
 
-    /// What an engine gets from it.
+    /// The snapshot that an engine gets from it.
     pub fn load(&self) -> muster_engine::Snapshot {
         self.open().load().unwrap()
     }

@@ -27,7 +27,7 @@ use super::span::{Span, Value, key_value};
 
 /// Spans in a request: some 400 KB.
 const BATCH_MAX: usize = 1024;
-/// How long the first span of a batch waits for others.
+/// The longest time that the first span of a batch waits for others.
 const BATCH_TIME: Duration = Duration::from_secs(1);
 /// The time for a request, from the connection to the answer.
 const ANSWER_TIME: Duration = Duration::from_secs(5);
@@ -56,7 +56,7 @@ pub struct Endpoint {
     path: String,
 }
 
-/// Why spans were not sent.
+/// The reason why spans were not sent.
 #[derive(Debug, Error)]
 enum NotSent {
     #[error("cannot connect")]

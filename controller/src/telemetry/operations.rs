@@ -72,7 +72,7 @@ struct OpenJob {
     action: &'static str,
     cause: Option<Cause>,
     begin: SystemTime,
-    /// Where it is, once it was sent.
+    /// The node and the key, once the job was sent.
     sent: Option<(NodeId, ReportKey)>,
     events: Vec<(&'static str, SystemTime)>,
 }
@@ -119,7 +119,7 @@ impl Operations {
         self.asked.insert(id, context);
     }
 
-    /// All requests were answered with an error.
+    /// Forgets the open requests: each was answered with an error.
     pub fn give_up(&mut self) {
         self.asked.clear();
     }
@@ -374,7 +374,7 @@ impl OpenJob {
     }
 }
 
-/// What a report says, without its reason, and whether that is a failure.
+/// The outcome of a report without its reason, and whether that is a failure.
 fn named(outcome: &Outcome) -> (&'static str, bool) {
     match outcome {
         Outcome::Done(_) => ("done", false),

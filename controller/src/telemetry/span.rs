@@ -20,7 +20,7 @@ pub struct TraceContext {
     pub(super) is_sampled: bool,
 }
 
-/// What a span is of.
+/// The kind of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A request to the API.
@@ -50,7 +50,7 @@ pub struct Span {
     pub begin: SystemTime,
     pub end: SystemTime,
     pub attributes: Vec<(&'static str, Value)>,
-    /// What happened within, and when.
+    /// The events within, with their times.
     pub events: Vec<(&'static str, SystemTime)>,
     pub is_failed: bool,
 }

@@ -21,7 +21,7 @@ pub(crate) struct Amended {
     pub text: String,
     /// By line: column from 0 in this text, and number of blanks.
     blanks: BTreeMap<u32, Vec<(u32, u32)>>,
-    /// What was amended, by its first place in the text as it was written.
+    /// The causes of amendments, each with its first place in the text as it was written.
     pub places: Vec<(Place, Cause)>,
 }
 
@@ -137,7 +137,7 @@ fn with_blanks(text: &str, lines: &Lines, edits: &[(usize, usize, usize)]) -> Op
     Some(amended)
 }
 
-/// Where the lines of a text begin, in bytes.
+/// The begins of a text's lines, in bytes.
 struct Lines(Vec<usize>);
 
 impl Lines {

@@ -38,7 +38,7 @@ pub(crate) struct Reader<'t> {
     parser: Parser<'t, StrInput<'t>>,
     /// Characters in the first line that are not the template's.
     shift: u32,
-    /// What was put into the text.
+    /// The amendments of the text.
     amended: Option<&'t Amended>,
     /// Whether reading stopped at what PyYAML reads.
     pub is_amendable: bool,
@@ -62,7 +62,7 @@ pub(crate) struct Reader<'t> {
     pub functions: bool,
     /// The rules for unquoted text. Where they are PyYAML's, a key given twice counts the last time.
     pub dialect: Dialect,
-    /// What the reader took in another way than its writer may have meant it.
+    /// Warnings about what the reader took in another way than its writer may have meant it.
     pub warnings: Vec<Error>,
     /// Constraints that ask a service of OpenStack.
     pub unchecked: BTreeSet<Box<str>>,

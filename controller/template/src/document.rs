@@ -15,7 +15,7 @@ const WHAT: &str = "a template";
 /// The document as it is written; a function is a map of one key.
 ///
 /// # Errors
-/// It is no map in YAML, with the place.
+/// The text is no map in YAML; the error has the place.
 pub fn document(name: &str, text: &str) -> Result<Value, Errors> {
     check_size(name, text, Limits::TEXT)?;
     let source = Source::template(text);

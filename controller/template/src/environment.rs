@@ -79,7 +79,7 @@ struct ParsedEnvironment {
 }
 
 impl Environment {
-    /// What counts in another way than it looks.
+    /// Warnings about what counts in another way than it looks.
     pub fn warnings(&self) -> &[Error] {
         &self.warnings
     }

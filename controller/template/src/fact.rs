@@ -46,7 +46,7 @@ pub fn fact(facts: &Facts, name: &str) -> Option<Value> {
     })
 }
 
-/// All facts, by the first parts of their names.
+/// The facts by the first parts of their names.
 pub fn facts_by_name(facts: &Facts) -> Map<String, Value> {
     FACTS.into_iter().filter_map(|name| Some((name.to_owned(), fact(facts, name)?))).collect()
 }

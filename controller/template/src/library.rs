@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub use gather::gather;
 pub use mention::Mention;
 
-/// How the names of templates' files end, where they are types.
+/// The endings of templates' files, where these are types.
 pub(crate) const TEMPLATE_ENDINGS: [&str; 2] = [".yaml", ".template"];
 
 /// Whether a type's name is that of a template's file.

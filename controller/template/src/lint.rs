@@ -19,7 +19,7 @@ use crate::scalar::{self, Dialect};
 /// More than anybody reads; a text of 16 MiB could have millions.
 const FINDINGS_MAX: usize = 10_000;
 
-/// Something that surprises.
+/// A surprise in a template.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     pub kind: FindingKind,
@@ -27,7 +27,7 @@ pub struct Finding {
     pub at: Error,
 }
 
-/// What surprises.
+/// The kind of a surprise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FindingKind {

@@ -34,7 +34,7 @@ pub struct Template {
     pub(crate) conditional: bool,
     /// An expression uses the stack's name or id.
     pub(crate) pseudo: bool,
-    /// What counts in another way than it looks.
+    /// Warnings about what counts in another way than it looks.
     pub(crate) warnings: Vec<Error>,
     /// Constraints that ask a service of OpenStack, and are not checked. Sorted.
     pub(crate) unchecked: Box<[Box<str>]>,
@@ -162,7 +162,7 @@ pub(crate) struct Condition {
     pub value: Expr,
     /// The condition, or one that it refers to, uses the stack's name or id.
     pub pseudo: bool,
-    /// It names what is not there, or a condition that does: it is decided where it is used.
+    /// Whether the condition names what is not there, or a condition that does: it is decided where it is used.
     pub lazy: bool,
     /// A condition has a higher rank than those that it refers to.
     pub rank: usize,

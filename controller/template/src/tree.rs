@@ -212,7 +212,7 @@ impl Tree {
         }
     }
 
-    /// What counts in another way than it looks, in each template of the tree once.
+    /// Warnings about what counts in another way than it looks, in each template of the tree once.
     pub fn warnings(&self) -> Vec<String> {
         let below = self.grown.iter().flat_map(|grown| &grown.parts.scopes);
         let all = self.template.warnings.iter().chain(below.flat_map(|scope| &scope.template.warnings));
@@ -539,7 +539,7 @@ pub(crate) mod group_members;
 #[cfg(test)]
 mod tests;
 
-/// One warning for the constraints of all templates that ask a service of OpenStack.
+/// The warning for the constraints of all templates that ask a service of OpenStack.
 pub(crate) fn unchecked<'t>(templates: impl Iterator<Item = &'t Template>) -> Option<String> {
     let names: BTreeSet<&str> = templates.flat_map(|it| it.unchecked.iter().map(|name| &**name)).collect();
     let names: Vec<&str> = names.into_iter().collect();

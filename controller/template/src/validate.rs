@@ -28,7 +28,7 @@ pub struct Text<'t> {
     pub text_max: usize,
 }
 
-/// What is known of a template without errors.
+/// The properties of a template without errors.
 #[derive(Debug)]
 pub struct Valid {
     pub template: Arc<Template>,
@@ -36,14 +36,14 @@ pub struct Valid {
     pub resources: usize,
     /// Required parameters without a value.
     pub missing: Vec<String>,
-    /// What counts in another way than it looks, a line each.
+    /// Warnings about what counts in another way than it looks, a line each.
     pub warnings: Vec<String>,
 }
 
 /// Checks a template with an environment and values of parameters.
 ///
 /// # Errors
-/// All that is wrong, each with its place.
+/// The errors, each with its place.
 pub fn validate(
     text: Text<'_>,
     environment: &Environment,

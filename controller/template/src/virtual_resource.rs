@@ -96,7 +96,7 @@ pub struct RandomString {
 pub struct WaitCondition {
     /// The id of the `OS::Heat::WaitConditionHandle`.
     pub handle: String,
-    /// Seconds.
+    /// The timeout in seconds.
     pub timeout: u32,
     /// Signals with SUCCESS that are needed.
     pub count: u32,

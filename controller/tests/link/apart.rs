@@ -27,7 +27,7 @@ fn uuid() -> uuid::Uuid {
 }
 
 impl Raw {
-    /// All that was sent before was taken.
+    /// Waits until everything sent before was taken.
     async fn is_heard(&mut self) {
         self.send(&Packet::PingReq(PingReq)).await;
         assert!(matches!(self.next().await, Some(Packet::PingResp(_))));
@@ -70,7 +70,7 @@ async fn nodes_come_in_while_the_driver_stands_still() {
     assert_eq!(raw.connect(revoked.id.as_str()).await, ConnectReturnCode::NotAuthorized);
 }
 
-/// How often which content was read.
+/// The number of reads of each content.
 type Reads = Arc<Mutex<BTreeMap<ContentDigest, u32>>>;
 
 fn serve(world: &World) -> Reads {

@@ -94,7 +94,7 @@ async fn mosquitto_pub_publishes() {
     assert_eq!(world.refused.counts().values().sum::<u64>(), 2);
 }
 
-/// What a node is sent needs a session, which these clients cannot begin.
+/// A message to a node needs a session, which these clients cannot begin.
 #[tokio::test(flavor = "multi_thread")]
 async fn mosquitto_sub_subscribes() {
     let mut world = World::start().await;

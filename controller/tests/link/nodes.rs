@@ -79,7 +79,7 @@ impl Client {
     }
 }
 
-/// What whoever has the node's connection, or a broker in between, would see.
+/// The packets that the other end of the node's connection, or a broker in between, would see.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_payload_shows_what_it_carries() {
     const SECRET: &[u8] = b"hunter22-in-a-job";
@@ -278,7 +278,7 @@ async fn a_controller_without_the_sites_lease_sends_nothing_and_admits_nobody() 
     world.driver.saw_nothing();
 }
 
-/// What was under way may arrive before the end of a connection.
+/// Reads until the connection ends: packets under way may arrive before.
 async fn until_closed(client: &mut Client) {
     while client.next().await.is_ok() {}
 }
@@ -487,7 +487,7 @@ async fn a_connection_begins_with_a_greeting_and_has_one() {
     assert_eq!((received, world.refused.counts()["repeated"]), (vec![up(5)], 1));
 }
 
-/// What is sent before the node has a session waits, and nothing of it leaves unsealed.
+/// A message that is sent before the node has a session waits, and nothing of it leaves unsealed.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_sent_before_the_session_waits_for_it() {
     let mut world = World::start().await;

@@ -37,7 +37,7 @@ pub struct World {
     dir: TempDir,
 }
 
-/// What the driver does, and what it saw.
+/// The behaviour of the driver, and what it saw.
 pub struct Driver {
     pub admitted: Admitted,
     pub joins: Arc<Mutex<JoinRule>>,
@@ -59,7 +59,7 @@ pub struct Node {
     pub certificate: Vec<u8>,
     pub key: KeyPair,
     pub seal: Seal,
-    /// Of its newest connection.
+    /// The session of its newest connection.
     pub session: Mutex<Option<Session>>,
 }
 

@@ -34,13 +34,13 @@ pub use muster_tls::{Root, Shown, Trust, client_config, look_config};
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// MQTT's own bytes around a segment: header, packet id, properties, and the longest topic.
 const AROUND: usize = 1024;
-/// What a broker has to carry: a segment, and MQTT's own bytes around it.
+/// The packets that a broker has to carry: a segment, and MQTT's own bytes around it.
 pub const PACKET_MAX: u32 = (SEGMENT_MAX + AROUND) as u32;
 /// rumqttc pings each time this has passed, whatever else is sent, and announces it cut to 16 bits: a client that
 /// says something often enough by itself adds this to its keep alive.
 pub const NO_PINGS: Duration = Duration::from_secs(1 << 16);
 
-/// Who connects, and for what.
+/// The client, and the use of its connection.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub client_id: String,
@@ -50,7 +50,7 @@ pub struct Options {
     pub keep_alive: Duration,
     /// Topic and payload of what the broker says when this client is gone.
     pub will: Option<(String, Vec<u8>)>,
-    /// Filters.
+    /// The filters to subscribe to.
     pub subscribe: Vec<String>,
     /// The largest packet that this client sends or receives.
     pub packet_max: u32,
@@ -72,7 +72,7 @@ pub struct Receiver {
     address: String,
 }
 
-/// What happened on a connection.
+/// An event of a connection.
 #[derive(Clone, Debug)]
 pub enum Received {
     Message(Message),

@@ -15,11 +15,11 @@ const CREDENTIAL_MAX: usize = 256;
 /// The way through brokers, in a token and in what an agent keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BrokerAccess {
-    /// Where clients without a certificate of the site may connect; at most [`ADDRESSES_MAX`].
+    /// Addresses at which clients without a certificate of the site may connect; at most [`ADDRESSES_MAX`].
     pub join_addresses: Vec<Address>,
     /// [`fingerprint`](super::fingerprint) of the CA of the brokers' certificates. They send it along.
     pub ca_fingerprint: [u8; 32],
-    /// What to show at `join_addresses`.
+    /// The credentials to show at `join_addresses`.
     pub credentials: Option<Credentials>,
     /// The controller's sealing key: nobody else may read what a joiner says.
     pub controller_seal: SealPublic,

@@ -15,7 +15,7 @@ use crate::{NodeId, SiteId};
 
 /// The largest payload: a request or an answer, and what is around it.
 pub const RELAYED_MAX: usize = 32 + 24 + 16 + 1 + JOIN_MAX;
-/// What a seal holds.
+/// The kinds of contents of a seal.
 const REQUEST: u8 = 1;
 const ANSWER: u8 = 2;
 

@@ -75,7 +75,7 @@ pub enum Down {
     /// Delete a resource by the state in the agent's own ledger, as a job with that desired state would. The
     /// report is that of a job. Sent only to an agent that [reads](Hello::reads) this message.
     Remove(ReportKey),
-    /// Where the site's controllers are, the active one first; at most
+    /// The addresses of the site's controllers, the active one first; at most
     /// [`ADDRESSES_MAX`](crate::join::ADDRESSES_MAX). Sent only to an agent that
     /// [reads](Hello::reads) this message.
     Controllers(Vec<Address>),

@@ -43,7 +43,7 @@ pub enum Content {
     Stored {
         /// BLAKE3 of the whole.
         digest: ContentDigest,
-        /// Bytes.
+        /// The size in bytes.
         size: u64,
     },
 }

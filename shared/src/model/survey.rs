@@ -19,7 +19,7 @@ const BYTES_MAX: usize = 240 * 1024;
 pub struct Survey {
     /// Applying any of them changes nothing on the server.
     pub specs: Vec<Spec>,
-    /// What is not among them, and why; a line each.
+    /// The settings that are missing in it, and why; a line each.
     pub left_out: Vec<String>,
 }
 

@@ -172,7 +172,7 @@ pub trait DesiredState {
         Lane::Service
     }
 
-    /// How much an agent must read for what this state has, beyond its type, as in
+    /// The wire form that an agent must read for the contents of this state, beyond its type, as in
     /// [`READS`](crate::wire::READS).
     fn reads_for_content(&self) -> u32 {
         0

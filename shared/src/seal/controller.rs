@@ -42,7 +42,7 @@ struct Greeted {
     session: Session,
 }
 
-/// What a packet was.
+/// The kind of an opened packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Opened {
     /// A greeting; send this answer.
@@ -52,7 +52,7 @@ pub enum Opened {
 }
 
 impl ControllerEnd {
-    /// Nobody has greeted yet.
+    /// A side that nobody has greeted yet.
     pub fn new(seal: Seal) -> Self {
         Self { seal, current: None, answered: None, waits: None }
     }

@@ -22,7 +22,7 @@ use super::{PACKET_MAX, PacketError, Pair, Random, Seal, VERSION};
 /// Bytes of a greeting and of an answer.
 const LENGTH: usize = 2 + 32 + 32;
 
-/// What a packet is: its second byte.
+/// The kind of a packet: its second byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Greeting = 1,

@@ -31,7 +31,7 @@ pub(super) struct Keys {
     pub down: [u8; 32],
 }
 
-/// One side of a session.
+/// A side of a session.
 pub struct Session {
     seals: XChaCha20Poly1305,
     opens: XChaCha20Poly1305,
@@ -39,7 +39,7 @@ pub struct Session {
     sent: u64,
     /// Packets opened so far: the number of the next one.
     received: u64,
-    /// Of the packets sealed here, as many as the other side said that it has received.
+    /// The number of packets sealed here that the other side said it has received.
     acknowledged: u64,
 }
 

@@ -12,7 +12,7 @@ fn seal(mine: [u8; 32], theirs: [u8; 32], site: &str, node: &str) -> Seal {
     Seal::new(&SealSecret::from_bytes(mine), &theirs, &site.parse().unwrap(), &node.parse().unwrap())
 }
 
-/// Of the node web-1 of the site lab.
+/// The seal of the node web-1 of the site lab.
 fn of_node() -> Seal {
     seal(NODE, CONTROLLER, "lab", "web-1")
 }
@@ -77,7 +77,7 @@ fn packets_go_both_ways_in_order() {
     assert_eq!((packet.len(), take(&mut end, &packet)), (PACKET_MAX, Ok((largest, false))));
 }
 
-/// What a broker does with packets, and what becomes of the session.
+/// A broker may treat packets like this; the session goes on or ends.
 #[test]
 fn a_session_takes_the_next_packet_and_no_other() {
     type Deed = fn(&mut Session) -> Vec<Vec<u8>>;
@@ -216,7 +216,7 @@ fn a_greeting_is_proved_by_the_nodes_key() {
     assert_eq!(controller().open(good.packet(), || None), Err(PacketError::NoRandom));
 }
 
-/// Who holds the node's long-lived key alone cannot pose as the controller, nor the other way round.
+/// A holder of the node's long-lived key alone cannot pose as the controller, nor the other way round.
 #[test]
 fn a_stolen_key_poses_as_its_owner_alone() {
     // With the node's key the proof of a greeting can be made, in which the controller's key has no part.

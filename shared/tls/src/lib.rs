@@ -16,7 +16,7 @@ use rustls::{CertificateError, ClientConfig, DigitallySignedStruct, Error, RootC
 /// Sessions remembered for a cheaper reconnect: one for each address of a broker.
 const SESSIONS: usize = 8;
 
-/// Which servers are trusted.
+/// The servers that are trusted.
 #[derive(Clone, Debug)]
 pub enum Trust {
     /// Brokers of a CA with this [`fingerprint`](join::fingerprint), which they send along, by the name by which they
@@ -28,7 +28,7 @@ pub enum Trust {
     Host(Arc<RootCertStore>),
 }
 
-/// How the site's CA is known.
+/// The way in which the site's CA is known.
 #[derive(Clone, Debug)]
 pub enum Root {
     Certificate(Vec<u8>),
@@ -115,7 +115,7 @@ impl Trust {
 struct Verifier {
     trust: Trust,
     provider: Arc<CryptoProvider>,
-    /// Where to leave what the server shows.
+    /// The place for the certificate that the server shows.
     shown: Option<Shown>,
 }
 

@@ -30,7 +30,7 @@ pub struct Standing {
     pub failed: u64,
     /// Things that somebody changed.
     pub drifted: u64,
-    /// Of these, those that were put right.
+    /// Of these, those that were corrected.
     pub corrected: u64,
 }
 

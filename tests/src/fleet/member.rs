@@ -38,7 +38,7 @@ pub struct Member {
     server: Server,
     running: Vec<(Instant, Box<Job>)>,
     reported: BTreeMap<ReportKey, Instant>,
-    /// When a thing was changed behind its back, and not put right since.
+    /// When a thing was changed behind its back, and not corrected since.
     drifted: BTreeMap<ResourceId, Instant>,
     /// The jobs may begin: no input came since.
     caught_up: bool,

@@ -163,7 +163,7 @@ impl World {
         let shared = self.shared.borrow();
         let here = |machine: &&mut Machine| !machine.scrapped && row.node.as_ref() == Some(&machine.name);
         for machine in self.machines.iter_mut().filter(here) {
-            // What it had to put back and does not name is in its agent's record.
+            // What it had to restore and does not name is in its agent's record.
             let held: BTreeSet<Claim> =
                 spec.claims().into_iter().chain(machine.held_by(row.physical)).collect();
             for thing in held.into_iter().map(|claim| claim.key) {
@@ -178,14 +178,14 @@ impl World {
 
     /// Things of a row that is gone, and that no other row stands for.
     ///
-    /// Where disks go back, what a server has without a row is listed, and stands for a thing that both had to put back.
+    /// Where disks go back, what a server has without a row is listed, and stands for a thing that both had to restore.
     fn left_behind(&self, resource: ResourceId) -> Vec<(usize, String)> {
         let shared = self.shared.borrow();
         let mut all = Vec::new();
         let there = |(_, machine): &(usize, &Machine)| !machine.scrapped || machine.is_clone;
         for (at, machine) in self.machines.iter().enumerate().filter(there) {
             let mut left = machine.host.things_of(resource);
-            // Who was to take it over has it to put back, and so has who did, as its agent has written down.
+            // Who was to take it over has it to restore, and so has who did, as its agent has written down.
             left.retain(|thing| {
                 let on_disk = machine.disk.holders(thing);
                 let has_row = |it: &ResourceId| shared.tables.physical.contains_key(it);

@@ -41,7 +41,7 @@ pub struct Beside {
 /// The reason why a commit was not written.
 pub enum Refused {
     /// As the run wanted it.
-    Meant(StoreError),
+    Expected(StoreError),
     /// It should have been written.
     Wrong(String),
 }
@@ -124,7 +124,7 @@ impl Beside {
 fn refused(error: Option<StoreError>, wrong: Option<Wrong>) -> Option<Refused> {
     let error = error?;
     Some(match wrong {
-        Some(wrong) if error.failure() == wrong.failure() => Refused::Meant(error),
+        Some(wrong) if error.failure() == wrong.failure() => Refused::Expected(error),
         Some(wrong) => Refused::Wrong(format!("{wrong:?} is taken for {:?}: {error}", error.failure())),
         None => Refused::Wrong(format!("the database refuses a commit: {error}")),
     })

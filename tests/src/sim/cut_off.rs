@@ -6,7 +6,7 @@ use super::fault::Kind;
 use super::plan::CONFIRM_TIMEOUT;
 use super::world::{Event, World};
 
-/// Beyond the time in which a change is to be confirmed: putting it back, which may fail several times in a row and is
+/// Beyond the time in which a change is to be confirmed: restoring it, which may fail several times in a row and is
 /// then tried again half a minute later.
 const BACK_WITHIN: Duration = Duration::from_secs(CONFIRM_TIMEOUT + 100);
 
@@ -45,8 +45,8 @@ impl World {
         }
     }
 
-    /// It is reached again, or it cannot have put itself back: its agent, or the whole server, was not there for so long, or
-    /// what it puts back was refused.
+    /// It is reached again, or it cannot have restored itself: its agent, or the whole server, was not there for so long, or
+    /// what it restores was refused.
     pub fn is_back(&mut self, at: usize, cut: u32) {
         let machine = &self.machines[at];
         if machine.scrapped || machine.cuts != cut || !machine.host.is_cut() {
@@ -61,6 +61,6 @@ impl World {
             return self.at(due, Event::IsBack(at, cut));
         }
         let name = machine.name.clone();
-        self.violate(format!("{name} is cut off, and nothing puts it back"));
+        self.violate(format!("{name} is cut off, and nothing restores it"));
     }
 }

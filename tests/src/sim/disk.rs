@@ -73,7 +73,7 @@ impl Disk {
         cut > 0
     }
 
-    /// Resources that are to put a thing back.
+    /// Resources that are to restore a thing.
     pub fn holders(&self, thing: &str) -> impl Iterator<Item = ResourceId> {
         let holds = move |entry: &&Entry| entry.claims().iter().any(|claim| claim.key == *thing);
         self.entries.values().filter(holds).filter(|entry| !self.is_taken(entry)).map(|entry| entry.resource)
@@ -113,7 +113,7 @@ impl Disk {
         })
     }
 
-    /// Whether a power cut leaves what to put back of this change.
+    /// Whether a power cut leaves what to restore of this change.
     pub fn knows_undo_of(&self, key: ReportKey) -> bool {
         let of_it = |entry: &Entry| entry.undo.as_ref().is_some_and(|undo| undo.key == key);
         let synced = self.unsynced.get(&key.resource).is_none_or(|old| old.as_ref().is_some_and(of_it));

@@ -3,7 +3,7 @@
 //! ```text
 //!   somebody ─▶ host ─hint or slow look─▶ agent ─▶ engine ─▶ a correction, a word, or nothing: by the plan's policy
 //!       ▲                                                │
-//!       └────────── one who fights sees it put right ────┘   until the breaker opens
+//!       └────────── one who fights sees it corrected ────┘   until the breaker opens
 //! ```
 //!
 //! Links and host names are changed in `watch`. Absent: two stacks that fight over one path, for the second one's claim is
@@ -27,7 +27,7 @@ use super::world::{Event, World};
 pub use host::{Foe, Left, Others, Thing};
 pub use sent::Sent;
 
-/// After a thing was put right, who fights changes it again within so many milliseconds.
+/// After a thing was corrected, who fights changes it again within so many milliseconds.
 const AGAIN_WITHIN: u64 = 3000;
 /// A fight that goes on until somebody makes peace.
 const FOR_EVER: MonoTime = MonoTime(Duration::from_secs(1_000_000));
@@ -99,7 +99,7 @@ impl World {
         {
             self.leaves(at, thing, was);
             self.machines[at].host.others.forget(thing);
-            self.shared.borrow_mut().counts.add("drift is put back by hand");
+            self.shared.borrow_mut().counts.add("drift is restored by hand");
         }
     }
 

@@ -228,7 +228,7 @@ fn counted(effect: &Effect) -> Option<String> {
         Effect::Capture { known, .. } if known.is_empty() => "agent captures".into(),
         Effect::Capture { .. } => "agent captures what it takes over".into(),
         Effect::Guard { .. } => "agent guards".into(),
-        Effect::Restore { .. } => "agent puts back".into(),
+        Effect::Restore { .. } => "agent restores".into(),
         Effect::Fallback { .. } => "agent falls back".into(),
         Effect::Send(Up::Challenge { .. }) => "agent asks for a confirmation".into(),
         Effect::Cancel(_) => "agent cancels".into(),

@@ -109,15 +109,15 @@ pub enum Kind {
     JobSlow,
     /// While a script runs, or right after, its server loses power, its processes are killed, or its agent ends.
     EndsInRun,
-    /// What was there before a change cannot be put back just now.
+    /// What was there before a change cannot be restored just now.
     RestoreFails,
     /// A thing is not as it should be while it is looked at: somebody changes it, and changes it back.
     ForeignChange,
     /// Somebody changes what a network job has made, and perhaps changes it back.
     ForeignDrift,
-    /// Somebody changes or removes a file, or the values of a dummy, that a job has made, and perhaps puts it back.
+    /// Somebody changes or removes a file, or the values of a dummy, that a job has made, and perhaps restores it.
     ForeignThing,
-    /// Somebody does so again each time it is put right.
+    /// Somebody does so again each time it is corrected.
     ForeignFight,
     /// Nobody tells the agent that something changed.
     HintLost,

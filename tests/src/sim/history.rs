@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// What was retained since is a resource's again, which may put back what was there before it.
+    /// What was retained since is a resource's again, which may restore what was there before it.
     fn is_kept_no_more(&mut self, tables: &Tables, retained: &[ResourceId]) {
         let since = self.retained.iter().filter(|id| !retained.contains(id));
         let rows = since.filter_map(|id| tables.physical.get(id)).filter_map(|row| tables.rows.get(row));

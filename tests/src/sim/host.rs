@@ -154,7 +154,7 @@ impl Host {
         }
     }
 
-    /// What is to be put back while others have the links back that they know of.
+    /// What is to be restored while others have the links back that they know of.
     pub fn without(before: &Before, theirs: &[Before]) -> Before {
         let Was::Links(mut was) = decode(before) else { return before.clone() };
         for theirs in theirs {

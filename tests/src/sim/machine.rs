@@ -53,7 +53,7 @@ pub struct Machine {
     pub cut_off_until: MonoTime,
     /// Stands still until then.
     pub frozen_until: MonoTime,
-    /// The host could not put something back then: it is tried again in its time.
+    /// The host could not restore something then: it is tried again in its time.
     pub refused_at: MonoTime,
     boot: u128,
     /// It starts anew after a power cut.

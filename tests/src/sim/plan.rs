@@ -18,7 +18,7 @@ pub use each::{Each, ROLE, Rollout, Selector, Share, member, role, split};
 pub use make::SHARED;
 pub use make::{FOUND, Maker, Mood};
 pub use script::{CONFIG, HANDLE, Runs, Script, gist, output};
-pub use tree::{Group, Here, INNER_LENGTH, Inner, Member, Order};
+pub use tree::{Group, INNER_LENGTH, Inner, Member, Order, Virtual};
 
 /// A link with this MTU cuts its server off.
 pub const CUTTING: u32 = 1234;
@@ -86,7 +86,7 @@ pub enum What {
     /// `OS::Heat::SoftwareDeployment`
     Script(Script),
     /// Of the controller itself.
-    Here(Here),
+    Virtual(Virtual),
     /// `OS::Heat::ResourceGroup`
     Group(Group),
     /// A nested stack.
@@ -163,8 +163,8 @@ impl Resource {
                 needs.insert(CONFIG.to_owned());
                 needs.extend(script.input.refers_to().cloned());
             }
-            What::Here(Here::Wait { .. }) => drop(needs.insert(HANDLE.to_owned())),
-            What::Here(_) | What::Group(_) | What::Nested(_) => {
+            What::Virtual(Virtual::Wait { .. }) => drop(needs.insert(HANDLE.to_owned())),
+            What::Virtual(_) | What::Group(_) | What::Nested(_) => {
                 needs.extend(self.what.values().into_iter().filter_map(Value::refers_to).cloned());
             }
         }
@@ -242,7 +242,7 @@ impl Resource {
                 kind
             }
             What::Script(script) => script.json(self.node.as_ref(), &mut properties),
-            What::Here(here) => here.json(&mut properties),
+            What::Virtual(here) => here.json(&mut properties),
             What::Group(group) => group.json(name, &mut properties, &mut more),
             What::Nested(inner) => inner.json(&mut properties),
         };

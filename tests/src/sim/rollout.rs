@@ -25,7 +25,7 @@ type Plans = BTreeMap<String, Rc<Plan>>;
 /// By stack and resource.
 #[derive(Clone, Default)]
 pub struct Rollouts {
-    waves: BTreeMap<(u64, String), Wave>,
+    runs: BTreeMap<(u64, String), RolloutRun>,
     /// Stack, revision and resource, all of which was ready once.
     proven: BTreeSet<(u64, u32, String)>,
     /// Rows whose jobs are out since this commit.
@@ -36,7 +36,7 @@ pub struct Rollouts {
 
 /// One, in one operation.
 #[derive(Clone, Default)]
-struct Wave {
+struct RolloutRun {
     traversal: u64,
     /// By node: those whose job went out. Their turn may have come before: a job waits for its node, and for others there.
     begun: BTreeMap<String, Begun>,
@@ -84,7 +84,7 @@ enum End {
     Failed,
 }
 
-impl Wave {
+impl RolloutRun {
     /// It is to stop; whose turn has come goes on.
     fn stops(&mut self) {
         if self.stopped.is_some() {
@@ -204,24 +204,24 @@ impl Rollouts {
             let members = nodes.len();
             let progress =
                 |node: &str| by_name.get(&(stack.id, &*member(name, node))).map(|row| &row.progress);
-            let wave = self.wave(stack, name);
-            wave.members = wave.members.max(members);
-            wave.goes(&progress, now);
+            let run = self.run(stack, name);
+            run.members = run.members.max(members);
+            run.goes(&progress, now);
             // A set may become ready and grow within one commit. Its row was ready in between.
-            let grew = wave.all_ended_well() && wave.nodes.is_subset(&nodes) && wave.nodes != nodes;
-            wave.nodes = nodes;
+            let grew = run.all_ended_well() && run.nodes.is_subset(&nodes) && run.nodes != nodes;
+            run.nodes = nodes;
             if (row.progress.observed_ready || grew) && members > 0 {
                 // Whoever comes later is another rollout's.
-                let Wave { traversal, members, returns, .. } = *wave;
-                let nodes = std::mem::take(&mut wave.nodes);
-                *wave = Wave { traversal, members, nodes, returns, ..Wave::default() };
+                let RolloutRun { traversal, members, returns, .. } = *run;
+                let nodes = std::mem::take(&mut run.nodes);
+                *run = RolloutRun { traversal, members, nodes, returns, ..RolloutRun::default() };
                 self.proven.insert((stack.id, stack.revision, name.clone()));
             }
         }
-        for ((stack, name), wave) in &mut self.waves {
+        for ((stack, name), run) in &mut self.runs {
             let progress = |node: &str| by_name.get(&(*stack, &*member(name, node))).map(|row| &row.progress);
-            wave.goes(&progress, now);
-            wave.taken.retain(|node, ended| {
+            run.goes(&progress, now);
+            run.taken.retain(|node, ended| {
                 let Some(row) = progress(node) else { return false };
                 if row.observed_ready {
                     ended.get_or_insert(now);
@@ -232,10 +232,10 @@ impl Rollouts {
         for row in std::mem::take(&mut self.aborted) {
             let Some(row) = tables.rows.get(&row) else { continue };
             if let Some(stack) = tables.stacks.get(&row.stack) {
-                self.wave(stack, &row.name).stops();
+                self.run(stack, &row.name).stops();
             }
         }
-        self.waves.retain(|(stack, _), _| tables.stacks.contains_key(stack));
+        self.runs.retain(|(stack, _), _| tables.stacks.contains_key(stack));
         self.proven.retain(|(stack, ..)| tables.stacks.contains_key(stack));
     }
 
@@ -248,17 +248,18 @@ impl Rollouts {
             let (name, Some(node)) = split(&row.name) else { continue };
             let Some(stack) = tables.stacks.get(&row.stack) else { continue };
             if began.get(&(row.physical, row.progress.generation)) != Some(&stack.traversal) {
-                self.wave(stack, name).taken.entry(node.to_owned()).or_default();
+                self.run(stack, name).taken.entry(node.to_owned()).or_default();
             }
         }
     }
 
-    fn wave(&mut self, stack: &StackRecord, name: &str) -> &mut Wave {
-        let wave = self.waves.entry((stack.id, name.to_owned())).or_default();
-        if wave.traversal != stack.traversal {
-            *wave = Wave { traversal: stack.traversal, returns: returns(stack), ..Wave::default() };
+    fn run(&mut self, stack: &StackRecord, name: &str) -> &mut RolloutRun {
+        let run = self.runs.entry((stack.id, name.to_owned())).or_default();
+        if run.traversal != stack.traversal {
+            *run =
+                RolloutRun { traversal: stack.traversal, returns: returns(stack), ..RolloutRun::default() };
         }
-        wave
+        run
     }
 }
 
@@ -343,29 +344,29 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
     let members = super::fleet::members(stack.id, tables).filter(|it| split(it).0 == name).count();
     let proven = (stack.id, stack.revision, name.to_owned());
     let is_proven = rollouts.proven.contains(&proven);
-    let wave = rollouts.wave(stack, name);
-    let goes = as_it_goes(rollout, is_proven, wave.returns);
-    let is_fatal = !wave.returns && matches!(resource.what, What::Dummy { fail: Some("true"), .. });
-    wave.members = wave.members.max(members);
-    if wave.begun.get(&node).is_some_and(|begun| !begun.left) {
+    let run = rollouts.run(stack, name);
+    let goes = as_it_goes(rollout, is_proven, run.returns);
+    let is_fatal = !run.returns && matches!(resource.what, What::Dummy { fail: Some("true"), .. });
+    run.members = run.members.max(members);
+    if run.begun.get(&node).is_some_and(|begun| !begun.left) {
         return None;
     }
-    wave.proven |= wave.is_proven(Duration::from_secs(goes.pause), *now);
+    run.proven |= run.is_proven(Duration::from_secs(goes.pause), *now);
     // Who is back has its turn anew. If it was under way when the rollout was to stop, that is the place it had then.
-    let was = wave.begun.remove(&node);
-    if let Some(stopped) = &mut wave.stopped
+    let was = run.begun.remove(&node);
+    if let Some(stopped) = &mut run.stopped
         && was.is_some_and(|was| was.at_stop && was.ended.is_none())
     {
         stopped.under_way -= 1;
     }
     // With a job of an earlier operation its turn may have come, and it keeps that when the job is taken back.
-    let had_its_turn = wave.taken.contains_key(&node);
-    let refuses = wave.refuses(&goes, is_fatal, *now).filter(|_| !had_its_turn);
-    wave.begun.insert(node, Begun { at: *now, ended: None, left: false, disturbed: None, at_stop: false });
-    if let Some(stopped) = &mut wave.stopped {
+    let had_its_turn = run.taken.contains_key(&node);
+    let refuses = run.refuses(&goes, is_fatal, *now).filter(|_| !had_its_turn);
+    run.begun.insert(node, Begun { at: *now, ended: None, left: false, disturbed: None, at_stop: false });
+    if let Some(stopped) = &mut run.stopped {
         stopped.since += 1;
     }
-    counts.add(if is_proven || wave.returns {
+    counts.add(if is_proven || run.returns {
         "rollout member begins, proven"
     } else {
         "rollout member begins"
@@ -419,7 +420,7 @@ impl World {
     }
 
     fn steers(&mut self, name: &StackName, action: RolloutAction, resource: Option<String>) {
-        let waves: Vec<String> = {
+        let runs: Vec<String> = {
             let shared = self.shared.borrow();
             let id = shared.tables.names.get(name).copied().unwrap_or_default();
             let rows = shared.tables.rows.values().filter(|row| row.stack == id);
@@ -430,11 +431,11 @@ impl World {
         let is_one = resource.is_some();
         // What lets somebody begin does so at once.
         let now = self.now;
-        let before: Vec<Option<Stopped>> = self.of_waves(name, &waves, |wave| {
-            let was = wave.stopped;
+        let before: Vec<Option<Stopped>> = self.of_runs(name, &runs, |run| {
+            let was = run.stopped;
             match action {
-                RolloutAction::Promote => wave.promoted.push((now, wave.under_way())),
-                RolloutAction::Resume => wave.stopped = None,
+                RolloutAction::Promote => run.promoted.push((now, run.under_way())),
+                RolloutAction::Resume => run.stopped = None,
                 RolloutAction::Pause | RolloutAction::Abort => {}
             }
             was
@@ -444,26 +445,31 @@ impl World {
         match (answer, action) {
             (Some(Err(_)), _) => {
                 let mut before = before.into_iter();
-                self.of_waves(name, &waves, |wave| {
-                    wave.stopped = before.next().unwrap_or_default();
+                self.of_runs(name, &runs, |run| {
+                    run.stopped = before.next().unwrap_or_default();
                     if action == RolloutAction::Promote {
-                        wave.promoted.pop();
+                        run.promoted.pop();
                     }
                 });
             }
             // Of all it is not known which were.
             (Some(Ok(_)), RolloutAction::Pause | RolloutAction::Abort) if is_one => {
-                self.of_waves(name, &waves, Wave::stops);
+                self.of_runs(name, &runs, RolloutRun::stops);
             }
             _ => {}
         }
     }
 
-    fn of_waves<T>(&self, stack: &StackName, names: &[String], each: impl FnMut(&mut Wave) -> T) -> Vec<T> {
+    fn of_runs<T>(
+        &self,
+        stack: &StackName,
+        names: &[String],
+        each: impl FnMut(&mut RolloutRun) -> T,
+    ) -> Vec<T> {
         let shared = &mut *self.shared.borrow_mut();
         let stack = shared.tables.names.get(stack).and_then(|id| shared.tables.stacks.get(id));
         let Some(stack) = stack else { return Vec::new() };
         let mut each = each;
-        names.iter().map(|name| each(shared.rollouts.wave(stack, name))).collect()
+        names.iter().map(|name| each(shared.rollouts.run(stack, name))).collect()
     }
 }

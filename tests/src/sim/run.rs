@@ -269,7 +269,7 @@ impl World {
         self.counts_drift();
     }
 
-    /// What others did is put right by an operation, but for what nobody is told of.
+    /// What others did is corrected by an operation, but for what nobody is told of.
     fn drift_is_over(&mut self, when: &str, reported: &BTreeSet<ResourceId>, converged: &BTreeSet<u64>) {
         if self.violation().is_some() {
             return;

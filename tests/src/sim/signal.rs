@@ -265,7 +265,7 @@ impl World {
         lost.or(wrong).into_iter().for_each(|wrong| shared.violate(wrong));
     }
 
-    /// What failed is put right, so that a sound plan can be carried out.
+    /// What failed is corrected, so that a sound plan can be carried out.
     pub(super) fn signals_are_put_right(&mut self) {
         let failed: Vec<(u64, String, String)> = {
             let shared = self.shared.borrow();

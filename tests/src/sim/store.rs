@@ -223,7 +223,7 @@ impl Shared {
     /// The real database did not write a commit: nor do the tables.
     fn refused(&mut self, refused: Refused) -> Result<(), StoreError> {
         match refused {
-            Refused::Meant(error) => {
+            Refused::Expected(error) => {
                 self.counts.add(format!("statement fails: {:?}", error.failure()));
                 Err(error)
             }

@@ -54,7 +54,7 @@ pub enum Work {
     Guard(Box<Job>, Option<Before>),
     /// One more step of a change of the network is made.
     Step(ReportKey),
-    /// What was there before a change is put back.
+    /// What was there before a change is restored.
     Restore(ReportKey, Before),
     /// A host that could do nothing else does what its document has for that.
     Fallback(ReportKey, Box<Spec>),
@@ -233,7 +233,7 @@ impl World {
         let machine_disk = &machine.disk;
         let what = run.steps.front().filter(|_| !machine_disk.knows_undo_of(key));
         if what.is_some() {
-            let wrong = format!("{} is changed and what to put back is not on disk", key.resource);
+            let wrong = format!("{} is changed and what to restore is not on disk", key.resource);
             return self.violate(wrong);
         }
         let step = run.steps.pop_front();

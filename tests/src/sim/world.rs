@@ -100,7 +100,7 @@ pub enum Event {
     PutsBack(usize, String, u32),
     /// A thing is given back what it had, by hand.
     PutsThingBack(usize, Thing, Left),
-    /// Who fights over a thing sees that it was put right.
+    /// Who fights over a thing sees that it was corrected.
     FoeActs(usize, Thing),
     /// An operator sees to a server by hand.
     Maintainer,

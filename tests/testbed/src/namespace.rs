@@ -171,7 +171,7 @@ impl Namespace {
 
 /// A host name of a server's own: a UTS namespace that outlives the agent in it.
 pub struct OwnName {
-    /// Of the file that holds it.
+    /// The folder of the file that holds it.
     dir: TempDir,
 }
 
@@ -189,7 +189,7 @@ impl OwnName {
         run(Command::new("nsenter").arg(self.flag()).args(["uname", "-n"])).trim_end().to_owned()
     }
 
-    /// Somebody else changes it.
+    /// Sets the host name as somebody else would.
     pub fn set(&self, name: &str) {
         run(Command::new("nsenter").arg(self.flag()).args(["hostname", name]));
     }

@@ -14,14 +14,14 @@ use tempfile::TempDir;
 use crate::port::port;
 use crate::process::{Daemon, Running, eventually, look, run};
 
-/// Where Debian puts each release's programs, and whom its server runs as.
+/// The folder where Debian puts each release's programs.
 const RELEASES: &str = "/usr/lib/postgresql";
 const USER: &str = "postgres";
 /// In the name of a socket, where no port is asked for.
 const PORT: u16 = 5432;
 /// The name of a session that holds a lock.
 const LOCKER: &str = "locker";
-/// Of every server: small, and without what only a power cut can need.
+/// The settings of every server: small, and without what only a power cut can need.
 const SETTINGS: &str = "listen_addresses = ''\nmax_connections = 40\nshared_buffers = 16MB\nfsync = off\n\
                         wal_level = replica\nmax_wal_senders = 4\nhot_standby = on\njit = off\n\
                         max_wal_size = 64MB\nmin_wal_size = 4MB\n";
@@ -226,7 +226,7 @@ impl Postgres {
         own(path);
     }
 
-    /// What it said.
+    /// The server's log.
     pub fn log(&self) -> String {
         self.daemon.log()
     }

@@ -13,7 +13,7 @@ use crate::namespace::Namespace;
 pub const PATIENCE: Duration = Duration::from_secs(90);
 /// Between two looks at something that is waited for.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Of a log that is printed.
+/// The most bytes of a log that are printed.
 const TAIL: usize = 6000;
 
 /// Looks until there is something, at most for [`PATIENCE`].
@@ -70,7 +70,7 @@ impl Daemon {
         Self { name: name.to_owned(), command, child, log }
     }
 
-    /// What [`Daemon::restart`] runs from now on.
+    /// Sets the command that [`Daemon::restart`] runs from now on.
     pub fn next(&mut self, command: Command) {
         self.command = command;
     }
@@ -110,7 +110,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// All that it has said so far.
+    /// The output so far.
     pub fn log(&self) -> String {
         fs::read(&self.log).map(|log| String::from_utf8_lossy(&log).into_owned()).unwrap_or_default()
     }
@@ -190,19 +190,19 @@ fn read_all(mut pipe: impl Read) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Debug)]
 pub struct Ran {
     /// Exit code; -1 for a signal.
     pub status: i32,
     pub stdout: String,
-    /// What it complained of.
+    /// The text on standard error.
     pub stderr: String,
     shown: String,
 }
 
 impl Ran {
-    /// It must have ended with this code.
+    /// Panics unless the command ended with this code.
     #[track_caller]
     pub fn expect(self, status: i32) -> Self {
         let Ran { status: got, stdout, stderr, shown } = &self;
@@ -210,7 +210,7 @@ impl Ran {
         self
     }
 
-    /// It must have refused with this code, in lines that begin with `error: ` and say all of `wanted`.
+    /// Panics unless the command refused with this code, in lines that begin with `error: ` and say all of `wanted`.
     #[track_caller]
     pub fn refused(self, status: i32, wanted: &[&str]) -> Self {
         let ran = self.expect(status);

@@ -17,7 +17,7 @@ use crate::process::{Ran, Running, eventually};
 /// A server's start, or a command in it, has ended by then: the scripts give up before, and say why.
 const SERVER_PATIENCE: Duration = Duration::from_secs(580);
 
-/// What both kinds can do.
+/// The abilities that both kinds have.
 pub struct Server {
     script: PathBuf,
     name: String,
@@ -104,7 +104,7 @@ impl SystemdServer {
         Self(Server::up("systemd-server", name, &[]))
     }
 
-    /// Its `/run`, as this machine sees it.
+    /// The server's `/run`, as this machine sees it.
     pub fn run(&self) -> PathBuf {
         let pid = self.verb("pid", &[]).expect(0).stdout;
         Path::new("/proc").join(pid.trim()).join("root/run")

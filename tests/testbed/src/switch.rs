@@ -81,7 +81,7 @@ impl Switch {
         self.daemons[0].restart();
     }
 
-    /// Where its sockets are.
+    /// The folder of its sockets.
     pub fn dir(&self) -> &Path {
         self.dir.path()
     }

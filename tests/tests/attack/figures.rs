@@ -8,7 +8,7 @@ use serde_json::json;
 
 /// Honest updates in a row. The slowest of them is what is told.
 const UPDATES: u32 = 20;
-/// What an attack may add to the controller's memory.
+/// The most memory that an attack may add to the controller.
 const MEMORY_MAX: u64 = 100 * 1024 * 1024;
 
 /// Bytes that the controller holds in memory.

@@ -57,7 +57,7 @@ impl Drop for HalfOpen {
     }
 }
 
-/// What an address does once it has its connections.
+/// The behaviour of an address once it has its connections.
 #[derive(Clone, Copy)]
 enum Pace {
     /// Keeps [`EACH`], and begins others for those that are ended.
@@ -118,7 +118,7 @@ fn many_files() {
     setrlimit(Resource::RLIMIT_NOFILE, most.min(65_536), most).unwrap();
 }
 
-/// What a client says first.
+/// The first bytes of a client.
 fn client_hello() -> Vec<u8> {
     let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13])

@@ -45,7 +45,7 @@ impl Ansible {
         self.path("muster-inventory")
     }
 
-    /// What a program prints that must succeed; it finds this build's `muster`.
+    /// The output of a program that must succeed; it finds this build's `muster`.
     fn run(&self, program: impl AsRef<Path>, arguments: &[&str]) -> String {
         let bin = binary("muster").parent().unwrap().to_owned();
         let path = std::env::join_paths(
@@ -57,7 +57,7 @@ impl Ansible {
         Running::start(command).finish_within(INSTALL_WITHIN).expect(0).stdout
     }
 
-    /// One of Ansible's programs, with the site as its inventory.
+    /// Runs one of Ansible's programs, with the site as its inventory.
     fn ansible(&self, program: &str, arguments: &[&str]) -> String {
         let script = self.script();
         let inventory = ["-i", script.to_str().unwrap()];

@@ -10,7 +10,7 @@ use muster_testbed::{Daemon, Namespace, command, eventually, look};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-/// Where chromedriver listens, in the machine's namespace.
+/// The port of chromedriver in the machine's namespace.
 const PORT: u16 = 9515;
 
 /// A browser with a profile of its own. It ends with the value.
@@ -113,12 +113,12 @@ impl<'a> Browser<'a> {
         self.within(async |client| client.current_url().await).unwrap().to_string()
     }
 
-    /// What a script returns.
+    /// The value that a script returns.
     pub fn run(&self, script: &str, arguments: &[Value]) -> Value {
         self.within(async |client| client.execute(script, arguments.to_vec()).await).unwrap()
     }
 
-    /// What a script hands to its last argument.
+    /// The value that a script hands to its last argument.
     pub fn run_later(&self, script: &str) -> Value {
         self.within(async |client| client.execute_async(script, Vec::new()).await).unwrap()
     }

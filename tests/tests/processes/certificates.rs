@@ -37,7 +37,7 @@ impl Ca {
     }
 }
 
-/// Of a user with this common name.
+/// The certificate of a user with this common name.
 fn user(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);

@@ -62,7 +62,7 @@ impl Fleet {
         Self { _agents: agents, _switches: switches, _servers: servers, desks, site }
     }
 
-    /// Something of every kind that a page shows.
+    /// Fills the site with something of every kind that a page shows.
     fn fill(&self) {
         let (site, root) = (&self.site, self.site.path().join("made"));
         fs::create_dir(&root).unwrap();

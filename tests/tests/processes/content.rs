@@ -13,7 +13,7 @@ pub fn content(lines: usize) -> String {
     (0..lines).map(|line| format!("{line:015}\n")).collect()
 }
 
-/// Of one file with this text.
+/// A stack of one file with this text.
 pub fn stack(site: &Site, path: &Path, text: &str) -> String {
     fs::write(site.path().join("large.txt"), text).unwrap();
     site.file(&format!(

@@ -1,4 +1,4 @@
-//! Network documents that cut their server off: it puts itself back, and says what it saw. `MUSTER_SOAK=N` repeats
+//! Network documents that cut their server off: it restores itself, and says what it saw. `MUSTER_SOAK=N` repeats
 //! each N times, also with kill -9 of the agent while the change waits to be confirmed.
 
 use std::ops::Deref;
@@ -85,7 +85,7 @@ impl CutServer {
         ))
     }
 
-    /// All that a document may change.
+    /// The state that a document may change.
     fn state(&self) -> Vec<String> {
         let without_lifetime = |line: &str| {
             let words = line.split('\\').next().unwrap_or(line).split_whitespace();
@@ -115,7 +115,7 @@ impl CutServer {
         state
     }
 
-    /// What is gone, and what is new.
+    /// The lines that are gone, and those that are new.
     fn changed_since(&self, before: &[String]) -> Vec<String> {
         let now = self.state();
         let gone = before.iter().filter(|line| !now.contains(line)).map(|line| format!("-{line}"));
@@ -145,13 +145,13 @@ fn comes_back(cut: &CutServer, what: &str, document: &str) {
             web1.daemon.restart();
         }
         let put_back = look(|| cut.changed_since(&before).is_empty().then_some(()));
-        assert!(put_back.is_some(), "not put back: {:#?}", cut.changed_since(&before));
+        assert!(put_back.is_some(), "not restored: {:#?}", cut.changed_since(&before));
         let back = began.elapsed();
         let ran = creating.finish();
         let online = began.elapsed();
         cut.site.until_node("web-1", "online");
         let seen = if kill { "ended before the change was confirmed" } else { "was not reached anew" };
-        ran.refused(1, &[seen, "has been put back"]);
+        ran.refused(1, &[seen, "has been restored"]);
         assert_eq!(cut.changed_since(&before), [""; 0]);
         let row = cut.site.resource("net", "net");
         assert_eq!((row["status"].as_str(), row["retry_count"].as_u64()), (Some("FAILED"), Some(0)), "{row}");

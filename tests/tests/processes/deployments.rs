@@ -70,7 +70,7 @@ while [ ! -e {0}/go ] && [ -d {0} ]; do sleep 0.02; done",
         self.agent.content("lines").unwrap_or_default()
     }
 
-    /// Of the script that hangs, and of what watches over it.
+    /// The process ids of the script that hangs, and of its supervisor.
     fn pids(&self) -> [u32; 2] {
         let pids = eventually("the script runs", || self.agent.content("pids"));
         let pids: Vec<u32> = pids.split_whitespace().map(|pid| pid.parse().unwrap()).collect();

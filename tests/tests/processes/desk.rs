@@ -7,7 +7,7 @@ use muster_testbed::{Namespace, Ran, Running, command};
 use muster_tests::site::{Site, binary};
 use serde_json::Value;
 
-/// Somebody's account on another machine than the controller.
+/// A person's account on another machine than the controller.
 pub struct Desk<'a> {
     machine: &'a Namespace,
     pub home: PathBuf,

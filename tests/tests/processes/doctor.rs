@@ -11,7 +11,7 @@ use serde_json::Value;
 use crate::cut_off::CutServer;
 use crate::disk::Disk;
 
-/// What doctor printed, and whether it failed.
+/// The output of doctor, and whether it failed.
 struct Diagnosis {
     status: i32,
     findings: Vec<Value>,
@@ -37,7 +37,7 @@ impl Diagnosis {
         self
     }
 
-    /// It fails exactly where there is an error.
+    /// Panics unless doctor fails exactly where there is an error.
     #[track_caller]
     fn expect_status(&self, status: i32) {
         assert_eq!(self.status, status, "{:#?}", self.findings);

@@ -44,7 +44,7 @@ impl<'a> Tool<'a> {
     }
 }
 
-/// What a document may change, without what the kernel counts.
+/// The state that a document may change, without what the kernel counts.
 fn state(server: &Namespace) -> String {
     let addresses = server.ip("-4 -o address show");
     let addresses =
@@ -115,23 +115,23 @@ fn what_cuts_the_server_off_fails_with_its_reason_and_changes_nothing() {
     let tool = Tool::new(&one.server, &web1.state);
     tool.file("bad.yaml", CUTS_OFF);
     let ran = tool.run("-c bad.yaml --confirm-timeout 3");
-    ran.refused(1, &["network_config: ", "was not reached anew within 3 s", "has been put back"]);
+    ran.refused(1, &["network_config: ", "was not reached anew within 3 s", "has been restored"]);
     assert_eq!(state(&one.server), before);
     tool.run("-c bad.yaml --confirm-timeout 3 --detailed-exit-codes").expect(4);
     assert_eq!(state(&one.server), before);
-    // Killed in the middle: the agent puts it back when it is there again.
+    // Killed in the middle: the agent restores it when it is there again.
     let running = Running::start(tool.command("-c bad.yaml --confirm-timeout 600"));
     eventually("the server is cut off", || (state(&one.server) != before).then_some(()));
     web1.daemon.kill();
     running.finish().refused(1, &["the agent ended before the change was confirmed"]);
     web1.daemon.restart();
-    eventually("it is put back", || (state(&one.server) == before).then_some(()));
+    eventually("it is restored", || (state(&one.server) == before).then_some(()));
     one.site.until_node("web-1", "online");
     // Whoever gave it may go away; the agent goes on.
     let running = Running::start(tool.command("-c bad.yaml --confirm-timeout 5"));
     eventually("the server is cut off", || (state(&one.server) != before).then_some(()));
     drop(running);
-    eventually("it is put back", || (state(&one.server) == before).then_some(()));
+    eventually("it is restored", || (state(&one.server) == before).then_some(()));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn without_an_agent_it_is_applied_at_once_or_kept_by_what_is_named() {
     let wrong = document("198.51.100.1").replace("next_hop: 192.0.2", "next_hop: 198.51.100");
     tool.file("bad.yaml", &wrong);
     tool.run("-c bad.yaml --confirm gateway --confirm-timeout 2")
-        .refused(1, &["was not reached", "put back"]);
+        .refused(1, &["was not reached", "restored"]);
     assert_eq!(state(&server), good);
     tool.run("-c bad.yaml --confirm gateway --confirm-timeout 2 --detailed-exit-codes").expect(4);
     assert_eq!(state(&server), good);

@@ -194,7 +194,7 @@ fn a_rule_that_cuts_the_node_off_is_taken_back_and_failed() {
     let drop = json!({"confirm_timeout": 3, "rules": [{"device": "web-1/br-mgmt", "priority": 65535, "treatment": []}]});
     let file = server.site.file(&drop.to_string());
     let ran = server.site.muster(&["flow", "apply", "-f", &file, "--wait"]).expect(1);
-    assert!(ran.stderr.contains("put back"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("restored"), "{}", ran.stderr);
     assert!(
         !server.dump("br-mgmt").iter().any(|flow| flow.contains("priority=65535")),
         "{:?}",

@@ -5,7 +5,7 @@ use std::ops::Deref;
 use muster_testbed::{OwnName, Running, eventually};
 use muster_tests::site::{Agent, OneServer, Place, binary};
 
-/// What the file has before Muster.
+/// The content of the file before Muster.
 const BEFORE: &str = "# asset 4711\nold\n";
 
 struct NamedServer {
@@ -117,7 +117,7 @@ fn a_name_that_is_not_confirmed_is_put_back() {
     named.until(&web1, "web-2", "web-2\n");
     named.until(&web1, "web-1", "web-1\n");
     named.server.refuse_connections(false);
-    updating.finish().refused(1, &["was not reached anew within 10 s", "has been put back"]);
+    updating.finish().refused(1, &["was not reached anew within 10 s", "has been restored"]);
     assert_eq!(named.site.resource("names", "name")["status"], "FAILED");
     named.has(&web1, "web-1", "web-1\n");
     named.site.ok(&["stack", "delete", "names", "--wait"]);
@@ -143,7 +143,7 @@ fn an_agent_that_is_killed_puts_an_unconfirmed_name_back() {
         web1.daemon.restart();
         named.until(&web1, "web-1", "web-1\n");
         named.server.refuse_connections(false);
-        updating.finish().refused(1, &["ended before the change was confirmed", "has been put back"]);
+        updating.finish().refused(1, &["ended before the change was confirmed", "has been restored"]);
         named.has(&web1, "web-1", "web-1\n");
         named.site.ok(&["stack", "delete", "names", "--wait"]);
         named.has(&web1, "old", BEFORE);

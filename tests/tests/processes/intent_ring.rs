@@ -12,7 +12,8 @@ const KEYS: [&str; 4] = ["ip-1-4", "ip-4-1", "arp-1-4", "arp-4-1"];
 const CABLES: [(usize, usize); 7] = [(1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (6, 1), (1, 4)];
 /// Packets of a ping at a thousand each second.
 const PACKETS: u32 = 5000;
-/// Of one that must lose nothing. It is slow, for a switch that does not run for a fifth of a second loses some of a thousand
+/// The packets of a stream that must lose nothing. It is slow, for a switch that does not run for a fifth of a second
+/// loses some of a thousand
 /// each second.
 const SLOW_PACKETS: u32 = 500;
 /// Says how often a cable is cut under a ping, for a median of what is lost; each takes some ten seconds.
@@ -144,7 +145,7 @@ impl Ring {
         })
     }
 
-    /// Where packets leave the first server.
+    /// The port by which packets leave the first server.
     fn first_port(&self) -> String {
         format!("to{}", &self.path("ip-1-4")[2..3])
     }
@@ -159,7 +160,7 @@ impl Ring {
         self.hosts[0].run("cat /sys/class/net/eth0/statistics/rx_packets").trim().parse().unwrap()
     }
 
-    /// All packets come back.
+    /// Panics unless all packets come back.
     fn loses_nothing(&self) {
         assert_eq!(self.lost_of(SLOW_PACKETS, "0.01", || ()), 0);
     }

@@ -44,7 +44,7 @@ fn axe(dir: &Path) -> String {
     fs::read_to_string(dir.join("axe/axe_playwright_python/axe.min.js")).unwrap()
 }
 
-/// What is asked of each page.
+/// The questions about each page.
 pub struct Judge {
     axe: String,
     pictures: Option<PathBuf>,

@@ -18,7 +18,7 @@ use serde_json::Value;
 const LAYERS: usize = 5;
 /// Files in a layer, on the agents in turn.
 const WIDTH: usize = 4;
-/// All its files.
+/// The number of files.
 pub const FILES: usize = LAYERS * WIDTH;
 
 /// The stack, over some agents.
@@ -79,7 +79,7 @@ impl Layers {
         })
     }
 
-    /// How many files say this version now.
+    /// The number of files that say this version now.
     pub fn count(&self, version: &str) -> usize {
         let says = |(file, path): &(String, PathBuf)| {
             fs::read_to_string(path).ok() == Some(format!("{version} {file}\n"))
@@ -117,7 +117,7 @@ impl Layers {
         }
     }
 
-    /// All that is in the nodes' directories.
+    /// The contents of the nodes' directories.
     fn everything(&self) -> BTreeMap<PathBuf, String> {
         let entries = self.roots.iter().flat_map(|root| fs::read_dir(root).unwrap());
         let paths = entries.map(|entry| entry.unwrap().path());
@@ -140,11 +140,11 @@ pub fn until_complete(site: &Site, stack: &str) -> Value {
     view
 }
 
-/// What each file said, one after the other, as far as a reader that never rests could see.
+/// The versions of each file in turn, as far as a reader that never rests could see.
 pub struct History {
     stop: Sender<()>,
     reader: JoinHandle<BTreeMap<PathBuf, Vec<String>>>,
-    /// It has looked at all of them once.
+    /// Whether the reader has looked at every file once.
     began: Arc<AtomicBool>,
 }
 

@@ -81,7 +81,7 @@ fn it_is_put_back_if_nothing_is_reached() {
         [("gateway", "the gateway was not reached within 2 s"), ("192.0.2.254:22", "192.0.2.254:22 was not")]
     {
         let words = format!("net apply --confirm {target} --confirm-timeout 2");
-        server.run(&words, Some(&file)).refused(1, &[seen, "has been put back"]);
+        server.run(&words, Some(&file)).refused(1, &[seen, "has been restored"]);
         assert_eq!(server.state(), before);
     }
     server.run("net apply", Some(&file)).expect(0);
@@ -105,7 +105,7 @@ fn it_is_put_back_if_the_process_is_killed_or_stopped() {
             (pids.lines().count() == 1).then(|| pids.trim().to_owned())
         });
         assert!(Command::new("kill").args([&format!("-{signal}"), &pid]).status().unwrap().success());
-        running.finish().refused(1, &["has been put back"]);
+        running.finish().refused(1, &["has been restored"]);
         assert_eq!(server.state(), before);
     }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 const PAGE: &str = include_str!("../../../docs/operate.md");
 const RULES: &str = include_str!("../../../packaging/prometheus/muster.rules.yml");
 const DASHBOARD: &str = include_str!("../../../packaging/grafana/muster.json");
-/// Nobody listens there, as at the address of a standby.
+/// An address without a listener, as at a standby.
 const STANDBY: &str = "127.0.0.1:1";
 
 fn rules() -> PathBuf {
@@ -121,7 +121,7 @@ impl Prometheus {
         Self { _daemon: Daemon::start("prometheus", command, site.path()), port }
     }
 
-    /// Why the last scrape of a job's first target failed, empty if it did not; none before the first.
+    /// The error of the last scrape of a job's first target, empty if it succeeded; none before the first.
     fn problem(&self, job: &str) -> Option<String> {
         let targets: Value = serde_json::from_str(&get(self.port, "/api/v1/targets")?).ok()?;
         let targets = targets["data"]["activeTargets"].as_array()?;
@@ -129,7 +129,7 @@ impl Prometheus {
         (target["health"] != "unknown").then(|| target["lastError"].as_str().unwrap().to_owned())
     }
 
-    /// What it answers, where it takes the query.
+    /// The answer, where Prometheus takes the query.
     fn query(&self, query: &str) -> Option<Vec<Value>> {
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let answer: Value =

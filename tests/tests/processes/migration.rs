@@ -24,12 +24,12 @@ enum Block {
     Write { file: String, text: String },
 }
 
-/// What the commands have around them.
+/// The surroundings of the commands.
 struct Desk<'s> {
     site: &'s Site,
-    /// Where the reader is.
+    /// The folder of the reader.
     folder: PathBuf,
-    /// What stands on the page, and what is so here.
+    /// The words of the page, and their values here.
     places: Vec<(String, String)>,
 }
 

@@ -16,7 +16,7 @@ fn kept(site: &Site, node: &Agent) -> String {
     ))
 }
 
-/// What changes with any write of the file.
+/// The metadata that change with any write of the file.
 fn state(node: &Agent) -> (u64, i64, i64, i64) {
     let file = fs::metadata(node.file("kept")).unwrap();
     (file.ino(), file.mtime_nsec(), file.ctime(), file.ctime_nsec())

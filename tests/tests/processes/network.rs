@@ -30,7 +30,7 @@ resources:
     properties: {node: web-1}
 "#;
 
-/// What the server has, without what changes by itself: lifetimes, and the numbers and order of links made again.
+/// The server's state, without what changes by itself: lifetimes, and the numbers and order of links made again.
 fn state(server: &Namespace, switch: &Switch) -> [Vec<String>; 3] {
     let sorted = |text: String| {
         let without_lifetime = |line: &str| line.split('\\').next().unwrap_or(line).trim_end().to_owned();
@@ -90,7 +90,7 @@ fn a_document_is_applied_updated_and_taken_back() {
     assert_eq!(web1.listing(), [""; 0]);
 }
 
-/// Killed before its change is confirmed, it puts that back and the stack is FAILED; asked again, it goes on.
+/// Killed before its change is confirmed, it restores that and the stack is FAILED; asked again, it goes on.
 #[test]
 fn a_document_survives_kills_of_the_agent() {
     let one = OneServer::new();
@@ -123,7 +123,7 @@ fn a_document_survives_kills_of_the_agent() {
             }
         });
         if !is_kept {
-            assert!(site.ok(&["stack", "failures", "net"]).contains("has been put back"));
+            assert!(site.ok(&["stack", "failures", "net"]).contains("has been restored"));
             assert_eq!(state(server, &switch), was);
             let again = if words[0] == "create" { "update" } else { words[0] };
             site.ok(&[&["stack", again], &words[1..], &["--wait"]].concat());

@@ -77,7 +77,7 @@ impl Bed {
         self.curl(&["-d", &claims.to_string(), &address]).expect(0).stdout
     }
 
-    /// What `POST /v1/login` answers: its status, and a document.
+    /// The answer to `POST /v1/login`: its status, and a document.
     fn log_in(&self, body: &Value) -> (String, Value) {
         let said = self
             .curl(&["-w", "\n%{http_code}", "-d", &body.to_string(), &self.url("/v1/login")])

@@ -13,11 +13,11 @@ const PORT: u16 = 8181;
 /// A server with a switch, and ONOS's REST at the controller.
 struct Onos {
     server: FlowServer,
-    /// Of an operator.
+    /// The token of an operator.
     token: String,
 }
 
-/// What curl got.
+/// The answer that curl got.
 #[derive(Debug)]
 struct Got {
     status: u16,

@@ -106,7 +106,7 @@ fn argument<'b>(block: &'b Block, key: &str) -> Option<&'b Expression> {
     block.body().attributes().find(|attribute| attribute.key() == key).map(|attribute| attribute.expr())
 }
 
-/// What the provider does with an object: its arguments, as its documentation has them.
+/// The provider's operations on an object: its arguments, as its documentation has them.
 struct Provider<'c> {
     of: &'c Configuration,
     object: &'c Block,

@@ -35,7 +35,7 @@ fn holds_marker(text: &str) -> bool {
     text.contains(MARKER) || text.contains("27182818") || text.contains(ADDRESS)
 }
 
-/// Where it is, with what was asked for.
+/// Panics if the marker is in the text; with the place, and with what was asked for.
 fn assert_without_marker(said: &str) {
     let found = [MARKER, "27182818", ADDRESS].iter().filter_map(|secret| said.find(secret)).min();
     let Some(at) = found else { return };
@@ -43,7 +43,7 @@ fn assert_without_marker(said: &str) {
     panic!("{}", &said[from..said.len().min(at + 200)]);
 }
 
-/// All regular files below, and the directories.
+/// The regular files below, and the directories.
 fn below(folder: &Path) -> Vec<PathBuf> {
     let mut found = vec![folder.to_owned()];
     for entry in fs::read_dir(folder).unwrap() {
@@ -64,7 +64,7 @@ fn data(site: &Site) -> PathBuf {
     site.database().parent().unwrap().to_owned()
 }
 
-/// What the API answers, as it is sent.
+/// The answer of the API, as it is sent.
 fn get(site: &Site, path: &str) -> String {
     let mut stream = UnixStream::connect(site.path().join("api.sock")).unwrap();
     write!(stream, "GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n").unwrap();

@@ -44,7 +44,7 @@ impl Bed {
     }
 }
 
-/// What Prometheus would get from the controller's socket.
+/// The metrics that Prometheus would get from the controller's socket.
 fn metrics(site: &Site) -> String {
     let mut curl = command(None, "curl");
     curl.args(["-sf", "--unix-socket", site.url().trim_start_matches("unix://"), "http://muster/metrics"]);
@@ -133,7 +133,7 @@ fn a_site_is_handed_over_and_back_while_agents_work() {
     first.controller(&file, &["hand-over"]).refused(1, &["standbys need PostgreSQL"]);
 }
 
-/// Its token has the address of the first alone.
+/// The agent's token has the address of the first controller alone.
 #[test]
 fn an_agent_is_told_of_controllers_that_came_later() {
     let mut bed = Bed::start(1);
@@ -152,7 +152,7 @@ fn an_agent_is_told_of_controllers_that_came_later() {
     bed.apply(1, "update", "three");
 }
 
-/// Its successor does not wait until the lease runs out.
+/// The successor does not wait until the lease runs out.
 #[test]
 fn a_controller_that_stops_in_order_frees_the_site() {
     let mut bed = Bed::start(2);

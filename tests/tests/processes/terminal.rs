@@ -42,7 +42,7 @@ impl Terminal {
         Self { child, keys, shown }
     }
 
-    /// All that was written to the terminal so far, with its control sequences.
+    /// The output to the terminal so far, with its control sequences.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.shown.lock().unwrap()).into_owned()
     }

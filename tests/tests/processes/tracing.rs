@@ -65,7 +65,7 @@ impl Line {
         (serde_json::from_str(&ran.stdout).unwrap(), ran.stderr)
     }
 
-    /// What the background found.
+    /// The fault that the background found.
     fn broken(&self) -> Value {
         self.site.json(&["intent", "show", "there"])["broken"].clone()
     }

@@ -8,7 +8,7 @@ use muster_tests::site::binary;
 use tempfile::TempDir;
 
 const TUTORIAL: &str = include_str!("../../../docs/tutorial.md");
-/// It ends what it has started, whatever fails.
+/// The head of each script: it ends what it has started, whatever fails.
 const HEAD: &str = "set -eux\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n";
 /// Asked while the console is to be open.
 const LOOK: &str = "curl -sk https://127.0.0.1:8443/console/login | grep 'Log in to Muster'\n";

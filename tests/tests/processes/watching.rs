@@ -1,4 +1,4 @@
-//! Somebody changes things by hand, and the controller says so or puts it right; facts of a server.
+//! Somebody changes things by hand, and the controller says so or corrects it; facts of a server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -161,17 +161,17 @@ fn files_that_others_change_are_put_right_or_not_as_their_policy_says() {
     for (name, _) in rows {
         fs::write(web1.file(name), "theirs").unwrap();
     }
-    eventually("the first is put right", || has(&web1, "own", "hello"));
+    eventually("the first is corrected", || has(&web1, "own", "hello"));
     eventually("the second is shown", || {
         (site.resource("web", "shown")["observed"] == "drifted").then_some(())
     });
     fs::remove_file(web1.file("own")).unwrap();
     eventually("it is made again", || has(&web1, "own", "hello"));
-    // The file is there before its job has ended: what is changed in between is put right by the same job.
+    // The file is there before its job has ended: what is changed in between is corrected by the same job.
     eventually("that job has ended", || (site.resource("web", "own")["status"] == "COMPLETE").then_some(()));
     fs::set_permissions(web1.file("own"), fs::Permissions::from_mode(0o600)).unwrap();
     let mode = || fs::metadata(web1.file("own")).map_or(0, |meta| meta.permissions().mode() & 0o777);
-    eventually("its mode is put right", || (mode() == 0o644).then_some(()));
+    eventually("its mode is corrected", || (mode() == 0o644).then_some(()));
     eventually("all of that is known", || {
         let drift = site.json(&["node", "drift", "web-1"]);
         let names: Vec<_> = drift.as_array()?.iter().filter_map(|row| row["resource"].as_str()).collect();
@@ -186,7 +186,7 @@ fn files_that_others_change_are_put_right_or_not_as_their_policy_says() {
     web1.daemon.kill();
     fs::write(web1.file("own"), "theirs").unwrap();
     web1.daemon.restart();
-    eventually("it is put right", || has(&web1, "own", "hello"));
+    eventually("it is corrected", || has(&web1, "own", "hello"));
     assert_eq!(web1.content("free").as_deref(), Some("theirs"), "what is ignored is left alone");
 
     site.ok(&["stack", "update", "web", "-t", &template, "--converge", "--wait"]);

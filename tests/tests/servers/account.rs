@@ -1,16 +1,16 @@
-//! `Muster::User` and `Muster::Group` with real shadow-utils: made, changed, compared, refused, put back.
+//! `Muster::User` and `Muster::Group` with real shadow-utils: made, changed, compared, refused, restored.
 
 use crate::one_server::{Installed, Kind};
 
 const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIA me@example.com";
-/// Of nobody's password.
+/// The hash of nobody's password.
 const HASH: &str = "$6$c2FsdA$MUSTERHIDDENHASHMUSTERHIDDENHASH";
 
 /// The controller reports what others change, and leaves it to them.
 const USER: Kind = Kind { head: "type: Muster::User, drift_policy: report", outputs: "" };
 const GROUP: Kind = Kind { head: "type: Muster::Group, drift_policy: report", outputs: "" };
 
-/// All accounts, without the day on which a password was changed.
+/// The accounts, without the day on which a password was changed.
 fn accounts(server: &Installed) -> String {
     server.sh("sort /etc/passwd /etc/group; cut -d : -f 1,2 /etc/shadow | sort")
 }

@@ -14,7 +14,7 @@ const CONFIGURED: &str = "
     printf '[Service]\\nExecStart=/bin/sleep infinity\\n[Install]\\nWantedBy=multi-user.target\\n' >/etc/systemd/system/others.service
     systemctl daemon-reload; systemctl enable --now others.service 2>/dev/null";
 
-/// What a stack of the description could change.
+/// The state that a stack of the description could change.
 const STATE: &str = "ip -o address show | sed 's/valid_lft.*//; s/ tentative//'; ip route show; ip -o link show | sed 's/^[0-9]*: //'
     sort /etc/passwd /etc/group; cut -d : -f 1,2 /etc/shadow | sort; readlink /etc/localtime; hostname; cat /etc/others
     stat -c '%n %a %U %i %Y' /etc/passwd /etc/group /etc/others";

@@ -57,7 +57,7 @@ fn the_network_comes_back_with_the_boot_without_the_agent() {
     complete(&site);
 }
 
-/// What was made, as it comes up.
+/// Panics unless everything that was made is up.
 fn has_all(vm: &Vm) {
     assert_eq!(vm.sh("cat /srv/motd"), "hello\n");
     vm.sh("ip -o link show dev eth1 | grep -q 'mtu 1400'; systemctl is-active muster-network");

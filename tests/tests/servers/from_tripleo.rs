@@ -20,7 +20,7 @@ struct RoutedSite {
     router: Namespace,
 }
 
-/// What the how-to has its reader do.
+/// A step of the how-to.
 enum Step {
     /// Commands on the controller, or on the server.
     Run { on: String, script: String },

@@ -35,7 +35,7 @@ const PLAIN: &str = "network_config:
 - {type: interface, name: nic2, use_dhcp: false, addresses: [{ip_netmask: 192.0.2.1/24}]}
 - {type: linux_bridge, name: br1, use_dhcp: false, members: [{type: interface, name: nic3}]}
 ";
-/// What others have put on our bond: a VLAN in a VRF of theirs, with a route there.
+/// Changes of others to our bond: a VLAN in a VRF of theirs, with a route there.
 const OF_OTHERS: &str = "ip link add vrf1 type vrf table 10
 ip link set vrf1 up
 ip link add link bond1 name others type vlan id 99
@@ -43,7 +43,8 @@ ip link set others master vrf1 mtu 1300 up
 ip address add 172.16.0.1/24 dev others
 ip route add 10.99.0.0/16 via 172.16.0.2 vrf vrf1
 ip link set eth4 up master vrf1";
-/// All but numbers and what goes on changing: states of LACP and carriers, IPv6 addresses that are yet to be checked.
+/// The state without numbers and what goes on changing: states of LACP and carriers, IPv6 addresses that are yet to be
+/// checked.
 const ALL: &str = "{
 ip -o -d link show | grep -E '(bond1|vlan|others|eth[1-4])' |
   sed -E 's/^[0-9]+: //; s/NO-CARRIER,|,LOWER_UP//g; s/(addrgenmode|numtxqueues).*//; s/(state|mii_status|ad_[a-z_]*|active_slave|link_failure_count) [^ ]*//g'
@@ -66,7 +67,7 @@ fn changes(vm: &Vm, document: &str) {
     assert_eq!(status, 0, "nothing is left to do: {said}");
 }
 
-/// It fails with these words, and all is as it was.
+/// Panics unless the document fails with these words, and the state is as it was.
 #[track_caller]
 fn fails(vm: &Vm, document: &str, words: &str) {
     let before = vm.sh(ALL);

@@ -60,7 +60,7 @@ fn after_a_reboot_and_a_power_cut_what_was_kept_is_there_and_what_was_not_confir
     is_back(&site, &vm, "reboot, kept");
     in_order(&vm);
 
-    // A reboot ends the agent, which puts back what is not confirmed; a power cut does not.
+    // A reboot ends the agent, which restores what is not confirmed; a power cut does not.
     cut_off(&site, &vm);
     vm.reboot();
     is_back(&site, &vm, "reboot, not confirmed");

@@ -16,7 +16,7 @@ network_config:
   domain: example.org
 - {type: linux_bridge, name: br7, use_dhcp: false, addresses: [{ip_netmask: 192.0.2.7/24}], members: [{type: interface, name: dat2}]}
 ";
-/// What this kernel cannot make, and NetworkManager is to read all the same.
+/// Profiles that this kernel cannot make, and NetworkManager is to read all the same.
 const MORE: &str = "
 network_config:
 - {type: vlan, vlan_id: 20, device: dat0, use_dhcp: true, defroute: false}

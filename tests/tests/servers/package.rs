@@ -51,7 +51,7 @@ index
 pub const PACKAGE: Kind =
     Kind { head: "type: Muster::Package", outputs: "version: {value: {get_attr: [one, version]}}" };
 
-/// What dpkg knows of the test's own: name, version, what is wanted, what is.
+/// Dpkg's state of the test's own packages: name, version, what is wanted, what is.
 fn packages(server: &SystemdServer) -> String {
     let format = "${Package} ${Version} ${db:Status-Want} ${db:Status-Status},";
     let names = "lib web new extra rival big hang slow";

@@ -42,7 +42,7 @@ package slow 1 post 'echo configured >>/root/slow; touch /root/there; while [ ! 
 createrepo_c -q /srv/repo
 "#;
 
-/// What rpm knows of the test's own, and what is locked.
+/// The state of the test's own packages by rpm, and the locks.
 fn packages(server: &Installed) -> String {
     let installed = "rpm -qa --qf '%{NAME} %{VERSION}\n' lib web new extra rival big hang slow | sort";
     let rows = server.sh(&format!("{installed}; dnf -q versionlock list 2>/dev/null || :"));

@@ -1,4 +1,4 @@
-//! `Muster::Unit` on a real systemd: applied, repeated, changed, failed, compared, put back.
+//! `Muster::Unit` on a real systemd: applied, repeated, changed, failed, compared, restored.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use tokio::runtime::Runtime;
 const FOLDER: &str = "/etc/systemd/system";
 const OWNER: ResourceId = ResourceId(uuid::Uuid::from_u128(7));
 const GOOD: &str = "[Service]\nExecStart=sleep 1000\n[Install]\nWantedBy=multi-user.target\n";
-/// Somebody else's unit, as a package brings it.
+/// Another's unit, as a package brings it.
 const THEIRS: &str = "[Service]\\nExecStart=sleep 1000\\n[Install]\\nWantedBy=multi-user.target\\n";
 
 /// A server, and what the host does to its units, from outside.
@@ -61,7 +61,7 @@ impl UnitServer {
         self.server.sh(&format!("systemctl show -P {property} {unit}")).trim().to_owned()
     }
 
-    /// All that is in the folder of units, and what is enabled.
+    /// The contents of the folder of units, and the enabled ones.
     fn listing(&self) -> String {
         let found = self.server.sh(&format!("find {FOLDER} -printf '%p %y %m %U %l\\n' | sort"));
         found + &self.server.sh("systemctl --failed --plain --no-legend")

@@ -150,7 +150,7 @@ impl Fleet {
         if ran.status == 0 { Ok(()) } else { Err(format!("{}{}", ran.stdout, ran.stderr)) }
     }
 
-    /// What the controller hears from each agent.
+    /// The version that the controller hears from each agent.
     fn versions(&self) -> Vec<String> {
         let nodes = self.json("muster node list -o json");
         let nodes = nodes.as_array().unwrap().iter();

@@ -155,7 +155,7 @@ pub enum FlowEffect {
     Count { number: u64 },
     /// Rules that are not ours. The answers: [`FlowInput::Foreigners`].
     Foreign { number: u64 },
-    /// What the switch would do with a packet. Nothing changes. The answer: [`FlowInput::Traced`].
+    /// Asks what the switch would do with a packet. Nothing changes. The answer: [`FlowInput::Traced`].
     Trace { number: u64, question: Box<TraceQuestion> },
 }
 
@@ -234,7 +234,7 @@ pub enum FlowInput {
     /// The answer to [`FlowEffect::Trace`].
     Traced {
         number: u64,
-        /// What the switch does with the packet, or why it was not asked.
+        /// The switch's steps with the packet, or the reason why it was not asked.
         result: Result<Vec<TraceStep>, String>,
     },
 }

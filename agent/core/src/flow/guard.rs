@@ -230,9 +230,9 @@ impl Device {
         self.watching.undone(ops, self.undo_unseen);
         let (permanent, is_asked) = (*is_final, batch.confirm.is_some());
         let how = match failed {
-            None => "what was there before has been put back".to_owned(),
+            None => "what was there before has been restored".to_owned(),
             Some(reason) => {
-                format!("what was there before cannot be put back at once, it is tried again: {reason}")
+                format!("what was there before cannot be restored at once, it is tried again: {reason}")
             }
         };
         let reason = bounded(format!("{why}; {how}"));
@@ -243,7 +243,7 @@ impl Device {
             turn.connection.hurry(turn.now);
             // Skipped if no connection was made since, as after a restart.
             if is_asked {
-                turn.reconnect("the flow rules were put back");
+                turn.reconnect("the flow rules were restored");
             }
         }
     }

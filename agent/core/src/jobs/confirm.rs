@@ -83,7 +83,7 @@ impl Guard {
             Stage::Applying { deadline, .. } => Some((*deadline, "deadline of a change")),
             Stage::Confirming(confirming) => confirming.challenge.timeouts().min_by_key(|(at, _)| *at),
             Stage::Restoring { last: Attempt::Running { until, .. } | Attempt::Waits { until }, .. } => {
-                Some((*until, "putting back"))
+                Some((*until, "restoring"))
             }
         }
     }
@@ -158,7 +158,7 @@ impl Jobs {
     pub(super) fn guard_written(&mut self, key: ReportKey, was: Entry, turn: &mut Turn) {
         if self.ledger.has_undo_on_disk_but(key.resource) {
             // After a crash, that record's restore would overwrite this change.
-            let reason = "what was put back of another resource is not recorded yet";
+            let reason = "what was restored of another resource is not recorded yet";
             return self.not_recorded(key, was, reason, turn);
         }
         let Some(Stage::Recording { challenge, again }) = self.stage(key) else { return };
@@ -310,7 +310,7 @@ impl Jobs {
         let Some(guard) = &self.guard else {
             let is_free = may_begin && !self.lanes.is_busy(Lane::Network);
             let due = self.restore_at.values().min().filter(|_| is_free);
-            return due.map(|at| (*at, "putting back again"));
+            return due.map(|at| (*at, "restoring again"));
         };
         let progress = is_open.then_some((guard.progress, "progress"));
         guard.timeout().into_iter().chain(progress).min_by_key(|(at, _)| *at)

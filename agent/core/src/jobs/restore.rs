@@ -60,7 +60,7 @@ impl Jobs {
         let again = RESTORE_AGAIN.as_secs();
         undone.next().map(|other| {
             format!(
-                "an earlier change of {other} could not be put back yet: it is tried again every {again} s, and a newer \
+                "an earlier change of {other} could not be restored yet: it is tried again every {again} s, and a newer \
                  document of that resource replaces it"
             )
         })
@@ -117,7 +117,7 @@ impl Jobs {
             *last = Attempt::Waits { until: now + RESTORE_AGAIN_FIRST * 2u32.pow(tries - 1) };
             return turn
                 .effects
-                .warn(format!("cannot put back what was there before, will try again: {reason}"));
+                .warn(format!("cannot restore what was there before, will try again: {reason}"));
         }
         let spec = self.undone_job(resource).map(|job| job.spec.clone());
         match spec {
@@ -125,7 +125,7 @@ impl Jobs {
                 if let Some(Guard { stage: Stage::Restoring { last, .. }, .. }) = &mut self.guard {
                     *last = Attempt::Running { fallback: true, until: now + RESTORE_WITHIN };
                 }
-                turn.effects.warn(format!("cannot put back what was there before, falling back: {reason}"));
+                turn.effects.warn(format!("cannot restore what was there before, falling back: {reason}"));
                 turn.effects.push(Effect::Fallback { key, spec });
             }
             Some(_) | None => self.not_back_yet(key, resource, &why, &reason, turn),
@@ -155,14 +155,14 @@ impl Jobs {
             self.undo_entry(resource);
         }
         turn.connection.hurry(turn.now);
-        turn.connection.reconnect(turn.now, "the network was put back", turn.fetch, turn.effects);
+        turn.connection.reconnect(turn.now, "the network was restored", turn.fetch, turn.effects);
         match has_job {
             // A further try by the agent alone could cut the server off again.
             true => {
                 let how = if is_fallback {
-                    "what was there before cannot be put back, the fallback_config is in force"
+                    "what was there before cannot be restored, the fallback_config is in force"
                 } else {
-                    "what was there before has been put back"
+                    "what was there before has been restored"
                 };
                 self.end(key, Outcome::Failed { reason: format!("{why}; {how}"), permanent: true }, turn);
             }
@@ -182,11 +182,11 @@ impl Jobs {
         let has_job = self.undone_job(resource).is_some();
         self.guard = None;
         self.restore_at.insert(resource, turn.now + RESTORE_AGAIN);
-        turn.effects.warn(format!("cannot put back what was there before: {reason}"));
+        turn.effects.warn(format!("cannot restore what was there before: {reason}"));
         if has_job {
             let again = RESTORE_AGAIN.as_secs();
             let reason = format!(
-                "{why}; what was there before cannot be put back: {reason}; it is tried again every {again} s"
+                "{why}; what was there before cannot be restored: {reason}; it is tried again every {again} s"
             );
             self.end(key, Outcome::Failed { reason, permanent: true }, turn);
         }

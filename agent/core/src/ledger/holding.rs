@@ -5,7 +5,7 @@
 //!   resource   since   over                    1 made the thing; 2 took it over from 1, and 3 from 2.
 //!      1         3     -                       3 holds it: nobody is over 3.
 //!      2         5     1 since 3               3 ends without ever having been applied: 2 holds it.
-//!      3         8     1 since 3, 2 since 5    3 puts back what was there before Muster: 1 and 2 are gone with it.
+//!      3         8     1 since 3, 2 since 5    3 restores what was there before Muster: 1 and 2 are gone with it.
 //! ```
 //!
 //! A take-over is one write: of the record of the resource that takes over. It holds the state before Muster,

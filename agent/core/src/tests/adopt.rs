@@ -32,7 +32,7 @@ fn what_is_as_desired_is_held_from_then_on() {
     assert_eq!(entry.applied.as_ref().map(|applied| applied.generation), Some(generation(1)));
     assert_eq!(entry.before(), Some(&Before::new(b"old".to_vec())));
     bed.job(&job(1, 2, Action::Delete, plain("/etc/motd")));
-    assert_eq!(bed.runs[0].1, Some(Before::new(b"old".to_vec())), "a delete puts back what was there");
+    assert_eq!(bed.runs[0].1, Some(Before::new(b"old".to_vec())), "a delete restores what was there");
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn what_was_changed_after_a_crash_is_not_held() {
     bed = bed.crash();
     bed.greet();
     bed.checked(1, differs());
-    assert!(!bed.disk[&id(1)].exists(), "a delete would put back what was there before the change");
+    assert!(!bed.disk[&id(1)].exists(), "a delete would restore what was there before the change");
 }
 
 #[test]

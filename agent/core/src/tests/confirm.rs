@@ -113,7 +113,7 @@ fn a_job_that_fails_half_way_is_put_back() {
     bed.restored(Ok(()));
     bed.reconnect();
     let text = reason(bed.report().outcome);
-    assert!(text.contains("cannot add the route") && text.contains("has been put back"), "{text}");
+    assert!(text.contains("cannot add the route") && text.contains("has been restored"), "{text}");
     assert!(bed.disk[&id(1)].undo.is_none());
 }
 
@@ -249,7 +249,7 @@ fn putting_back_is_tried_again_and_falls_back() {
     assert!(bed.disk[&id(1)].undo.is_none());
 }
 
-/// Resource 1's change could neither be put back nor replaced.
+/// Resource 1's change could neither be restored nor replaced.
 pub(super) fn not_back() -> Node {
     let mut bed = confirming();
     bed.after(WINDOW);
@@ -266,7 +266,7 @@ pub(super) fn not_back() -> Node {
 #[test]
 fn what_cannot_be_put_back_is_said_and_tried_for_ever() {
     let mut bed = not_back();
-    assert!(reason(bed.report().outcome).contains("cannot be put back: there is none"));
+    assert!(reason(bed.report().outcome).contains("cannot be restored: there is none"));
     for _ in 0..3 {
         assert!(bed.disk[&id(1)].undo.is_some() && bed.restores.is_empty());
         bed.after(Duration::from_secs(30));
@@ -322,7 +322,7 @@ fn a_disk_that_refuses_keeps_nothing() {
     bed.write_one();
     bed.reconnect();
     let text = reason(bed.report().outcome);
-    assert!(text.contains("disk full") && text.contains("put back"), "{text}");
+    assert!(text.contains("disk full") && text.contains("restored"), "{text}");
     assert!(bed.disk[&id(1)].applied.is_none() && bed.disk[&id(1)].undo.is_none());
 }
 

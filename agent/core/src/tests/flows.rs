@@ -165,7 +165,7 @@ fn a_disk_that_refuses_the_end_has_the_batch_undone() {
     bed.release();
     assert_eq!(bed.switch, table(&[(1, 1), (2, 1)]));
     let refused = bed.state().refused.unwrap();
-    assert!(refused.reason.contains("disk full; what was there before has been put back"), "{refused:?}");
+    assert!(refused.reason.contains("disk full; what was there before has been restored"), "{refused:?}");
     assert!(!refused.permanent, "the disk may have room later");
     bed.disk_is_full = false;
     bed.after(HEARTBEAT);

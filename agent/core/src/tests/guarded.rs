@@ -109,7 +109,7 @@ fn wanted(n: u128, number: u64, action: Action) -> Job {
 /// A change as the host saw it.
 #[derive(Clone, Debug)]
 struct Change {
-    /// All links as they were before its first touch, or that of the one it follows without that
+    /// The links as they were before its first touch, or that of the one it follows without that
     /// being undone.
     was: Links,
     deadline: MonoTime,
@@ -264,7 +264,7 @@ impl World {
         self.bed.input(Input::Guarded { key: job.key(), undo, challenge: CHALLENGE.to_vec() });
     }
 
-    /// What the job makes of the links, and what it knows of the time before from then on.
+    /// The links that the job makes, and what it knows of the time before from then on.
     fn target(&self) -> Option<(Job, Links, Option<Links>)> {
         let (job, before) = self.bed.runs.first()?.clone();
         let mut before = before.as_ref().map(read).unwrap_or_default();

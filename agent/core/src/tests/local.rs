@@ -71,7 +71,7 @@ fn without_an_answer_it_is_put_back_and_who_gave_it_hears_why() {
     bed.restored(Ok(()));
     bed.reconnect();
     let why = reason(bed.locals.remove(0));
-    assert!(why.contains("no answer from 192.0.2.1") && why.contains("has been put back"), "{why}");
+    assert!(why.contains("no answer from 192.0.2.1") && why.contains("has been restored"), "{why}");
     assert!(bed.disk[&ResourceId::LOCAL].applied.is_none());
 }
 
@@ -158,7 +158,7 @@ fn what_a_restart_finds_half_done_is_put_back() {
     let mut bed = bed.crash();
     assert_eq!(bed.restores.len(), 1);
     bed.restored(Ok(()));
-    assert!(reason(bed.locals.remove(0)).contains("put back"));
+    assert!(reason(bed.locals.remove(0)).contains("restored"));
     assert!(bed.agent.jobs.ledger.get(ResourceId::LOCAL).is_none_or(|entry| entry.applied.is_none()));
 }
 

@@ -189,7 +189,7 @@ fn a_change_on_its_way_to_disk_goes_on() {
     assert!(bed.runs.is_empty() && bed.disk.is_empty());
 }
 
-/// Who is not the controller that the agent obeys moves nothing.
+/// A controller other than the one that the agent obeys moves nothing.
 #[test]
 fn a_controller_that_has_not_greeted_moves_nothing() {
     let mut bed = Node::offline(Vec::new(), muster_shared::Epoch(1).into());

@@ -266,7 +266,7 @@ impl Node {
 
     /// Answers the latest request to restore.
     pub fn restored(&mut self, result: Result<(), &str>) {
-        let (key, _) = self.restores.pop().expect("something is put back");
+        let (key, _) = self.restores.pop().expect("something is restored");
         self.input(Input::Restored { key, result: result.map_err(str::to_owned) });
     }
 

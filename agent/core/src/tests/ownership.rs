@@ -99,9 +99,7 @@ impl Site {
         if let Some((job, before)) = self.bed.runs.first().cloned() {
             let Spec::File(file) = &job.spec else { unreachable!("only files here") };
             let content = match (job.action, before) {
-                (Action::Delete, before) => {
-                    before.expect("there is something to put back").written().to_vec()
-                }
+                (Action::Delete, before) => before.expect("there is something to restore").written().to_vec(),
                 (Action::Create | Action::Update | Action::Adopt, _) => b"Muster's".to_vec(),
                 (Action::Check | Action::Retain, _) => unreachable!("the host is not touched"),
             };

@@ -1,4 +1,4 @@
-//! What could not be put back yet, and what the disk said of it by half.
+//! What could not be restored yet, and what the disk said of it by half.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn nothing_of_another_resource_is_changed_before_it_is_put_back() {
     assert!(bed.captures.is_empty() && bed.guards.is_empty());
     let report = bed.reports().pop().unwrap();
     assert!(matches!(&report.outcome, Outcome::Failed { reason, permanent: false } if
-        reason.contains("could not be put back yet")));
+        reason.contains("could not be restored yet")));
     bed.after(Duration::from_secs(30));
     bed.restored(Ok(()));
     bed.reconnect();
@@ -38,7 +38,7 @@ fn nothing_of_another_resource_is_changed_before_it_is_put_back() {
     assert_eq!(bed.captures.len(), 1);
 }
 
-/// Resource 2 took resource 1's link over, failed, and is put back half a minute after its job has ended.
+/// Resource 2 took resource 1's link over, failed, and is restored half a minute after its job has ended.
 #[test]
 fn what_it_took_over_is_given_back_however_late_it_is_put_back() {
     let mut bed = Node::online();
@@ -84,7 +84,7 @@ fn what_the_disk_may_still_put_back_is_not_put_back_over_another_change() {
     bed.fail_one();
     bed.write_one();
     assert!(bed.disk[&id(1)].undo.is_some() && bed.disk[&id(2)].undo.is_some());
-    assert!(bed.runs.is_empty(), "after a crash, resource 1 would be put back over it");
+    assert!(bed.runs.is_empty(), "after a crash, resource 1 would be restored over it");
 }
 
 #[test]

@@ -179,7 +179,7 @@ fn one_that_takes_back_and_cannot_leaves_it_where_it_is() {
     bed.job(&file(1, 4, Action::Delete));
     assert_eq!((bed.runs.len(), bed.report().outcome), (0, done()));
     bed.job(&file(2, 5, Action::Delete));
-    assert_eq!(bed.runs[0].1, old(), "one of them puts it back");
+    assert_eq!(bed.runs[0].1, old(), "one of them restores it");
 }
 
 #[test]
@@ -291,7 +291,7 @@ fn a_crash_while_one_takes_back_leaves_one_holder() {
     }
 }
 
-/// The last of a chain has gone, and put back what was there before Muster.
+/// The last of a chain has gone, and restored what was there before Muster.
 fn a_chain_that_has_gone() -> Node {
     let mut bed = a_chain();
     bed.job(&file(3, 4, Action::Delete));
@@ -370,7 +370,7 @@ fn links(n: u128, number: u64, action: Action, names: &[&str]) -> Job {
     job(n, number, action, Spec::Network(config))
 }
 
-/// Resource 2 took over two links of resource 1 and wants only one: until it has put the other back, that is
+/// Resource 2 took over two links of resource 1 and wants only one: until it has restored the other, that is
 /// its own.
 #[test]
 fn what_it_took_over_and_does_not_want_is_its_own_until_that_is_put_back() {
@@ -392,7 +392,7 @@ fn what_it_took_over_and_does_not_want_is_its_own_until_that_is_put_back() {
     }
 }
 
-/// Resource 2 has the link of resource 1, which is then to have none: it puts nothing back.
+/// Resource 2 has the link of resource 1, which is then to have none: it restores nothing.
 #[test]
 fn one_that_gives_up_what_another_took_over_leaves_it_alone() {
     let mut bed = Node::online();
@@ -404,7 +404,7 @@ fn one_that_gives_up_what_another_took_over_leaves_it_alone() {
 }
 
 /// Resource 2 took over a link of resource 1, changed another one besides, and could not be undone: its end
-/// gives back the one and puts back the other, also when a crash comes in between.
+/// gives up the one and restores the other, also when a crash comes in between.
 #[test]
 fn one_that_never_was_applied_puts_back_what_it_did_not_take_over() {
     for crash in [false, true] {
@@ -447,7 +447,7 @@ fn one_that_never_was_applied_and_has_only_what_it_took_over_leaves_all_of_it() 
     assert_eq!((bed.taker(1), bed.disk[&id(1)].exists()), (None, true));
 }
 
-/// Resource 2 took over from resource 1 and put back what it did not want of it; another one may have that
+/// Resource 2 took over from resource 1 and restored what it did not want of it; another one may have that
 /// by now.
 #[test]
 fn what_was_put_back_of_what_it_took_over_is_not_put_back_again() {

@@ -181,7 +181,7 @@ fn nothing_is_looked_at_while_a_change_waits_to_be_confirmed_or_is_undone() {
             bed.after(60 * SECOND);
             bed.input(Input::Hint(Hint::Links));
             bed.after(SECOND);
-            assert!(bed.looks.is_empty(), "it is being put back");
+            assert!(bed.looks.is_empty(), "it is being restored");
             bed.restored(Ok(()));
             bed.reconnect();
         }

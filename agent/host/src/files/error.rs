@@ -48,7 +48,7 @@ pub enum FileError {
         what: &'static str,
     },
     /// The content kept aside is gone or damaged.
-    #[error("{}: what was there before Muster cannot be put back: {why}", path.display())]
+    #[error("{}: what was there before Muster cannot be restored: {why}", path.display())]
     BeforeLost {
         path: PathBuf,
         /// A reason for the operator.

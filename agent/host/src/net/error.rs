@@ -53,7 +53,7 @@ pub enum NetError {
     #[error("read back, the host differs: {}", listed(.0))]
     Differs(Vec<Difference>),
     /// The state could only be restored in part.
-    #[error("{}; all else has been put back", chain(.0.as_ref()))]
+    #[error("{}; all else has been restored", chain(.0.as_ref()))]
     Partly(Box<NetError>),
 }
 

@@ -64,7 +64,7 @@ pub(super) fn taken(how: RunEnd, stdout: Tail, stderr: Tail, outputs: &[String])
     Ended { how, stdout, stderr, outputs }
 }
 
-/// All of the output, or its last line, if that has a status.
+/// Reads the whole output, or its last line, if that has a status.
 fn read(stdout: &[u8]) -> Option<Map<String, Value>> {
     let stdout = stdout.trim_ascii();
     serde_json::from_slice(stdout).ok().or_else(|| {

@@ -192,7 +192,7 @@ struct Child {
     ended: tokio::signal::unix::Signal,
     stdout: Stream,
     stderr: Stream,
-    /// Its standard output is an answer.
+    /// Whether its standard output is an answer.
     is_hook: bool,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  list ─▶ as wanted? ─▶ wait for the lock ─▶ list, mend ─▶ what is to be had, refresh lists ─▶ would others go? ─▶ change ─▶ list
-//!                                                                     what fails puts back what its own orders changed │
+//!                                                                     what fails restores what its own orders changed │
 //! ```
 //!
 //! Each change is a separate run ([`Runner`]), which outlives the agent: the agent waits for a run that it
@@ -257,7 +257,7 @@ impl Packages {
         Ok(differ)
     }
 
-    /// The program of this agent, if this is its package, and an earlier program had to be put back.
+    /// The program of this agent, if this is its package, and an earlier program had to be restored.
     async fn own_put_back(&self, manager: Manager, name: &str) -> Result<Option<&OwnProgram>> {
         match self.own.as_ref().filter(|own| own.is_put_back()) {
             Some(own) if manager.is_own(name).await? => Ok(Some(own)),

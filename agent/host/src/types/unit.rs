@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  observe ─▶ unmask ─▶ files ─▶ daemon-reload ─▶ enable | disable ─▶ stop | mask ─▶ start | restart | reload ─▶ settle
-//!                                      │ what fails from here on puts back what was observed
+//!                                      │ what fails from here on restores what was observed
 //! ```
 //!
 //! Each step looks first and does nothing if the state is already right, so that an interrupted change is

@@ -49,7 +49,6 @@ fn samples_are_taken_or_refused_by_name() {
     println!("{} samples ran", paths.len());
 }
 
-/// As much YAML as the samples have.
 pub fn yaml(text: &str) -> Value {
     muster_yaml::parse(text).unwrap()
 }

@@ -19,7 +19,7 @@ async fn next(monitor: &mut Monitor, what: &str) -> Change {
     timeout(COMES, monitor.change()).await.unwrap_or_else(|_| panic!("no hint of {what}"))
 }
 
-/// What comes until nothing has come for a while.
+/// The hints that come until nothing has come for a while.
 async fn quiet(monitor: &mut Monitor) {
     while timeout(QUIET, monitor.change()).await.is_ok() {}
 }

@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::conformance::{samples, yaml};
 
-/// Why, and whether this option's value shows it.
+/// The reason, and whether this option's value shows it.
 type Difference = (&'static str, fn(&str, &Value) -> bool);
 
-/// Where the two differ on purpose.
+/// Values about which the two differ on purpose.
 const DIFFERENCES: [Difference; 5] = [
     (
         "an integer may be written as text: a template's parameters arrive so, and os-net-config only warns",
@@ -196,7 +196,7 @@ impl Bench {
         }
     }
 
-    /// Of one definition.
+    /// The validator of one definition.
     fn validator(&self, of: &Value) -> Validator {
         let schema = json!({"$schema": "http://json-schema.org/draft-07/schema#", "definitions": self.definitions, "allOf": [of]});
         jsonschema::validator_for(&schema).unwrap()

@@ -109,7 +109,7 @@ impl NetworkServer {
         self.switch.as_ref().expect("a server with a switch").vsctl(words)
     }
 
-    /// Where this server's switch has its sockets.
+    /// The folder of the sockets of this server's switch.
     #[allow(dead_code, reason = "the tests of flow tables alone use it")]
     pub fn rundir(&self) -> &Path {
         self.switch.as_ref().expect("a server with a switch").dir()

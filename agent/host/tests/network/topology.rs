@@ -14,10 +14,11 @@ use crate::server::NetworkServer;
 
 /// Far longer than anything takes.
 const COMES: Duration = Duration::from_secs(30);
-/// What was said last is good so long: a cable that dies silently is found then, and one that loses its carrier before.
+/// The time for which a report is good: a cable that dies silently is found then, and one that loses its carrier
+/// before.
 const GOOD: Duration = Duration::from_secs(6);
 
-/// What a node tells, as the controller would have it.
+/// The news of a node, as the controller would have it.
 struct DeviceNews {
     news: Receiver<(Instant, DevicePorts)>,
     devices: BTreeMap<String, DevicePorts>,

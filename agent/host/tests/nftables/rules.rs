@@ -1,4 +1,4 @@
-//! Rules: what is put is there and does what it says, what others do is seen and put right.
+//! Rules: what is put is there and does what it says, what others do is seen and corrected.
 
 use std::time::Instant;
 

@@ -8,7 +8,7 @@ use muster_shared::model::flow::{Entry, FlowId, Packed};
 
 use crate::id;
 
-/// What the filter is to hold, in the order of ids.
+/// The rules that the filter is to hold, in the order of ids.
 #[derive(Default)]
 pub struct Table {
     pub entries: Vec<(FlowId, Packed, Option<Form>)>,

@@ -18,7 +18,7 @@ use crate::{bridge, with_switch};
 const PORTS: [&str; 3] = ["p1", "p2", "p3"];
 const TABLES: u8 = 3;
 
-/// What a kind of packet can be matched by and what can be set of it.
+/// The matches and the settable fields of a kind of packet.
 struct Kind {
     fixed: &'static [(Field, u128)],
     fields: &'static [Field],
@@ -248,7 +248,7 @@ fn any_rule_comes_back_as_it_was_sent() {
     });
 }
 
-/// What rules of the second test match and set.
+/// The fields that rules of the second test match and set.
 const PACKET: [Field; 6] =
     [Field::Ipv4Src, Field::Ipv4Dst, Field::TcpSrc, Field::TcpDst, Field::Reg0, Field::Metadata];
 

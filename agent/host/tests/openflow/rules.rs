@@ -1,4 +1,4 @@
-//! Rules: what is put is there, what others do is seen and put right, what is refused changes nothing.
+//! Rules: what is put is there, what others do is seen and corrected, what is refused changes nothing.
 
 use muster_host::net::Hold;
 use muster_host::openflow::{Event, Lost, Outcome, Timeout};
@@ -177,7 +177,7 @@ fn a_rule_of_others_that_is_what_is_wanted_becomes_ours() {
     });
 }
 
-/// What undoes a change removes what it put, and with it what was somebody else's before.
+/// The undoing of a change removes the rules that it put, and with them what was somebody else's before.
 #[test]
 fn a_change_that_may_be_undone_takes_over_nothing() {
     let server = bridge();

@@ -10,7 +10,7 @@ use muster_shared::model::flow::{Entry, FlowId, Packed};
 
 use crate::device;
 
-/// What the bridge is to hold.
+/// The entries that the bridge is to hold.
 #[derive(Default)]
 pub struct Table {
     /// With its packed bytes, whether it is to be there, and its odd form.
@@ -20,7 +20,7 @@ pub struct Table {
 #[derive(Default)]
 pub struct Batch {
     pub ops: Vec<(FlowId, Option<Packed>, bool)>,
-    /// It may be undone.
+    /// Whether the change may be undone.
     pub guarded: bool,
     next: usize,
 }

@@ -22,7 +22,7 @@ use crate::tls::Root;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// What the controller was told.
+/// An event that the controller saw.
 #[derive(Debug, PartialEq, Eq)]
 enum Seen {
     KeepAlive(u16),
@@ -30,18 +30,18 @@ enum Seen {
     Ping,
 }
 
-/// What the controller does besides.
+/// The behaviour of the controller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Does {
-    /// It is well.
+    /// The controller is well.
     Nothing,
-    /// It answers nothing but the greetings.
+    /// The controller answers nothing but the greetings.
     Dies,
-    /// It answers the greeting of the node with what is no answer to it.
+    /// The controller answers the greeting of the node with what is no answer to it.
     Babbles,
-    /// It sends each packet twice.
+    /// The controller sends each packet twice.
     Repeats,
-    /// It keeps every second packet back.
+    /// The controller keeps every second packet back.
     Loses,
 }
 
@@ -168,7 +168,7 @@ fn publishes(payloads: Vec<Vec<u8>>) -> Vec<Packet> {
     payloads.into_iter().map(publish).collect()
 }
 
-/// What it has to say to a fetch: two chunks, in a packet each.
+/// Sends the controller's answer to a fetch: two chunks, in a packet each.
 fn says(end: &mut ControllerEnd, does: Does, messages: &[Up]) -> Vec<Vec<u8>> {
     let [Up::Fetch { digest, offset }] = messages else { return Vec::new() };
     let chunk = |bytes| Down::Chunk { digest: *digest, offset: *offset, bytes };
@@ -183,7 +183,7 @@ fn says(end: &mut ControllerEnd, does: Does, messages: &[Up]) -> Vec<Vec<u8>> {
     }
 }
 
-/// Of the node 1 and the controller 2, as the first of them has it.
+/// The seal between the node 1 and the controller 2, as the first of them has it.
 fn seal(ours: u8, theirs: u8) -> Seal {
     let public = SealSecret::from_bytes([theirs; 32]).public();
     Seal::new(&SealSecret::from_bytes([ours; 32]), &public, &"lab".parse().unwrap(), &node())
@@ -283,7 +283,7 @@ fn fetch() -> Up {
     Up::Fetch { digest: ContentDigest([7; 32]), offset: 0 }
 }
 
-/// What the connection tells, in short: a chunk, or how many packets were refused.
+/// The next event of the connection, in short: a chunk, or how many packets were refused.
 async fn told(session: &mut Session) -> Result<u8, u64> {
     match session.connection.events.recv().await {
         Some(LinkEvent::Received(messages)) => match &messages[..] {

@@ -60,7 +60,8 @@ impl Host {
     }
 }
 
-/// Where the group's program may be. As in heat-agents, a group's name counts without what cannot be in one's.
+/// The possible paths of the group's program. As in heat-agents, a group's name counts without what cannot be in
+/// one's.
 fn paths(directories: &HookDirectories, group: &str) -> Vec<PathBuf> {
     let name: String = group.chars().filter(|it| it.is_alphanumeric() || ['-', '_'].contains(it)).collect();
     directories.0.iter().map(|directory| directory.join(&name)).collect()

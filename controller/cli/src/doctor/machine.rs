@@ -19,7 +19,7 @@ use crate::context::DEFAULT_URL;
 pub use settings::DEFAULT_FILE;
 use settings::{Outcome, Settings};
 
-/// What the controller said of itself, as far as its machine's checks need it.
+/// The controller's status, as far as checks of its machine need it.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen {
     role: Role,

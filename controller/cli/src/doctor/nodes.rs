@@ -10,7 +10,7 @@ use super::sample::Sample;
 use crate::failure::Failure;
 use crate::output::count;
 
-/// All of it, counted node by node: a fleet is larger than what should be kept.
+/// The fleet, counted node by node: it is larger than what should be kept.
 #[derive(Clone, Debug, Default)]
 pub struct Fleet {
     /// The controller's version.

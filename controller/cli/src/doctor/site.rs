@@ -51,7 +51,7 @@ fn text(failure: &Failure) -> String {
     failure.lines.join("; ")
 }
 
-/// Of the whole status.
+/// The findings of a status.
 pub fn findings(status: &StatusView) -> Vec<Finding> {
     let all = [
         Some(role(status)),

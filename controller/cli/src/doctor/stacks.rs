@@ -24,7 +24,7 @@ impl Operations {
         }
     }
 
-    /// Of a stack whose operation is under way.
+    /// Adds the rollouts of a stack whose operation is under way.
     pub fn add_rollouts(&mut self, stack: &StackView) {
         let name = |resource: &str| format!("{} of {}", resource, stack.name);
         for rollout in &stack.rollouts {

@@ -25,7 +25,7 @@ pub struct Rollout {
     verb: Verb,
 }
 
-/// What is wanted of it.
+/// The request about a rollout.
 #[derive(Subcommand)]
 enum Verb {
     /// Begin nothing more, until it is resumed; what has begun ends

@@ -27,7 +27,7 @@ struct ValidateView<'a> {
     parameters: Vec<ParameterView<'a>>,
     /// Required parameters without a value.
     missing_parameters: Vec<&'a str>,
-    /// What counts in another way than it looks; also on stderr.
+    /// Passages that mean something else than it looks; also on stderr.
     warnings: &'a [String],
 }
 

@@ -4,16 +4,16 @@ use serde_json::Value;
 
 use super::mask::Mask;
 
-/// Of one file. A thousand nodes are about 500 kB.
+/// The largest file. A thousand nodes are about 500 kB.
 const FILE_MAX: usize = 5 << 20;
-/// Of all files, before they are compressed: what a mail or a ticket takes is less, compressed.
+/// The most bytes of the files before they are compressed: compressed, they fit into a mail or a ticket.
 const TOTAL_MAX: usize = 50 << 20;
-/// Of that, room for the list of what was left out: a line for each of some hundred files.
+/// Room in that for the list of what was left out: a line for each of some hundred files.
 const LEFT_OUT_MAX: usize = 64 << 10;
 
 /// A file of the bundle.
 pub struct File {
-    /// Its path in the bundle.
+    /// The file's path in the bundle.
     pub name: String,
     pub text: String,
 }

@@ -12,12 +12,12 @@ use serde_json::{Value, json};
 use super::contents::{Contents, Part};
 use crate::doctor::machine::program;
 
-/// Of the controller's file of settings. The one that is installed has 5 kB.
+/// The largest file of the controller's settings. The one that is installed has 5 kB.
 const SETTINGS_MAX: u64 = 1 << 20;
 /// Lines of the journal, the last: some days of a calm site, minutes of one with `debug`.
 const JOURNAL_LINES: &str = "5000";
 const UNIT: &str = "muster-controller.service";
-/// Where distributions say what they are, the operator's first.
+/// Files that name the distribution, the operator's first.
 const OS_RELEASE: [&str; 2] = ["/etc/os-release", "/usr/lib/os-release"];
 
 const SETTINGS: &str = "controller-settings.json";

@@ -25,7 +25,7 @@ pub struct Mask {
     /// A password's hash, as crypt(3) has it
     hash: Regex,
     bearer: Regex,
-    /// What may be a key or a token by its characters
+    /// Runs of characters that may be a key or a token
     run: Regex,
     /// A name that says that its value is secret
     name: Regex,
@@ -158,7 +158,7 @@ mod tests {
 
     use super::*;
 
-    /// Of a join token, a key in base64, a key in hexadecimal digits.
+    /// A join token, a key in base64, a key in hexadecimal digits.
     const TOKEN: &str = "muster1-AaBb0123456789-_AaBb0123456789AaBb0123456789";
     const BASE64: &str = "MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQg+x/4rQ==";
     const HEX: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";

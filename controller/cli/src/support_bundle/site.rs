@@ -25,7 +25,7 @@ use crate::pages::Pages;
 const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
 /// Stacks whose failures, events and graphs are in the bundle: each costs some requests.
 const STACKS_MAX: usize = 20;
-/// Of each of those, the last: an operation over 300 servers.
+/// The most events of each stack, the newest: an operation over 300 servers.
 const EVENTS_MAX: usize = 1000;
 /// Pages of events that are read for the last ones; ten have all that a controller keeps by default.
 const EVENT_PAGES_MAX: usize = 50;
@@ -67,7 +67,7 @@ pub async fn add(contents: &mut Contents, client: &mut Client) {
     source.nodes(contents).await;
 }
 
-/// Why an answer is not there.
+/// The reason why an answer is missing.
 fn reason(failure: &Failure) -> String {
     failure.lines.join("; ")
 }
@@ -149,7 +149,7 @@ impl Source<'_> {
         }
     }
 
-    /// One that failed or is under way.
+    /// Adds a stack that failed or is under way.
     async fn stack(&mut self, contents: &mut Contents, row: &StackRow) {
         // It becomes a part of a path.
         let Ok(name) = row.name.parse::<StackName>() else { return };
@@ -197,7 +197,7 @@ impl Source<'_> {
     }
 }
 
-/// How it stands, without what operators gave it and what came of that.
+/// The view without the values that operators gave, and without those computed from them.
 fn without_values(view: StackView) -> StackView {
     StackView { parameters: Default::default(), outputs: Vec::new(), ..view }
 }

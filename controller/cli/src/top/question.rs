@@ -23,7 +23,7 @@ const STACKS_MAX: usize = 1000;
 /// Stacks under way that are looked at, each with a request.
 const VIEWS_MAX: usize = 5;
 
-/// What the controller said for one refresh.
+/// The answers of the controller for one refresh.
 #[derive(Default)]
 pub struct Answers {
     pub status: StatusView,

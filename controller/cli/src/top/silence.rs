@@ -13,9 +13,9 @@ const KEPT: usize = 30;
 pub struct Silence {
     /// The last node of the page before.
     marker: Option<String>,
-    /// Of this walk so far.
+    /// The longest silence of this walk so far.
     found: Longest,
-    /// Of the walk before, which was whole.
+    /// The longest silence of the walk before, which was whole.
     whole: Option<Longest>,
 }
 

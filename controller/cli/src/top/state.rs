@@ -42,17 +42,17 @@ pub enum Pane {
     Nodes,
 }
 
-/// What fills the screen.
+/// The view that fills the screen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Screen {
     #[default]
     Site,
-    /// What is in progress in a stack.
+    /// The resources in progress in a stack.
     Stack(String),
     Help,
 }
 
-/// How bad something is.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tone {
     Good,
@@ -60,7 +60,7 @@ pub enum Tone {
     Bad,
 }
 
-/// Something that an operator should see at once.
+/// An alert that an operator should see at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Alert {
     pub tone: Tone,
@@ -72,7 +72,7 @@ pub struct Alert {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SlowNode {
     pub node: String,
-    /// Of the job that runs there.
+    /// The stack of the job that runs there.
     pub stack: Option<String>,
     pub what: String,
 }
@@ -84,14 +84,14 @@ pub struct State {
     pub nodes: BTreeMap<String, u64>,
     /// Stacks whose operation is under way.
     pub running: Vec<StackRow>,
-    /// Of the first of those.
+    /// The views of the first of those stacks.
     pub views: Vec<StackView>,
     pub stacks: usize,
     /// There are more than were asked for.
     pub has_more_stacks: bool,
     failed: Vec<String>,
     silence: Silence,
-    /// Why what is shown may be outdated.
+    /// The reason why the view may be outdated.
     problem: Option<String>,
     has_answers: bool,
     pub screen: Screen,

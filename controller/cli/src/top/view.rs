@@ -207,7 +207,7 @@ fn show_nodes(frame: &mut Frame<'_>, area: Rect, state: &State) {
     list(frame, area, table, state, Pane::Nodes, title);
 }
 
-/// What is in progress in a stack.
+/// Draws the resources in progress in a stack.
 fn stack(frame: &mut Frame<'_>, area: Rect, name: &str, view: Option<&StackView>) {
     let Some(view) = view else {
         let text = format!("Stack {} is asked for, or gone.", word(name));

@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// What it does with a request.
+/// The controller's answer to a request.
 pub enum Act {
     /// Answers with a status code and a body.
     Answer(u16, Value),

@@ -46,7 +46,7 @@ pub fn error(status: u16, class: &str) -> Act {
     Act::Answer(status, json!({"error": {"class": class, "message": "the reason", "errors": []}}))
 }
 
-/// What it shows, arguments, the controller's script; exit code, stdout, stderr.
+/// The subject, arguments, the controller's script; exit code, stdout, stderr.
 type Case = (&'static str, &'static str, Vec<Act>, i32, &'static str, &'static str);
 
 #[test]

@@ -12,7 +12,7 @@ use crate::client::Problem;
 use crate::frame::{Page, Section, badge, more, table, text, when};
 use crate::login::Visitor;
 
-/// Whose rows, and where the page begins.
+/// The rows that are asked for, and the begin of the page.
 #[derive(Deserialize)]
 pub struct AuditQuery {
     #[serde(default)]

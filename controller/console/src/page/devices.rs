@@ -11,7 +11,7 @@ use crate::client::Problem;
 use crate::frame::{Page, Section, badge, link, more, table, text};
 use crate::login::Visitor;
 
-/// Where the page begins.
+/// The begin of the page.
 #[derive(Deserialize)]
 pub struct DevicesQuery {
     #[serde(default)]

@@ -12,7 +12,7 @@ use crate::client::Problem;
 use crate::frame::{Page, Section, badge, more, table, text, when};
 use crate::login::Visitor;
 
-/// Which page.
+/// The number of the page.
 #[derive(Deserialize)]
 pub struct EventsQuery {
     before: Option<u64>,

@@ -18,7 +18,7 @@ use crate::login::Visitor;
 /// The most values of a property that are counted on the page: agents say their versions themselves.
 const BARS_MAX: usize = 20;
 
-/// Which nodes.
+/// The nodes that are asked for.
 #[derive(Deserialize)]
 pub struct FleetQuery {
     #[serde(default)]
@@ -90,7 +90,7 @@ fn next(selector: &str, nodes: &[NodeView]) -> String {
     format!("/console?selector={}&after={}", escaped(selector), escaped(last))
 }
 
-/// What an operator has to do something about.
+/// Problems that an operator has to solve.
 fn problems(status: &StatusView) -> Markup {
     let all = [&status.read_only, &status.link_problem, &status.lease_problem];
     html! {
@@ -111,7 +111,7 @@ fn drift(counts: &FleetCounts) -> BTreeMap<String, u64> {
     BTreeMap::from([("as desired".to_owned(), total - drifted), ("drifted".to_owned(), *drifted)])
 }
 
-/// How many there are of each, beside all of them.
+/// A bar for each count, beside the total.
 fn bars(caption: &str, counts: &BTreeMap<String, u64>, total: u64) -> Markup {
     html! {
         section {

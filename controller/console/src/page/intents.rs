@@ -13,7 +13,7 @@ use crate::client::Problem;
 use crate::frame::{Page, Section, badge, link, list, more, picture, table, text};
 use crate::login::Visitor;
 
-/// What is searched for, and where the page begins.
+/// The text to search for, and the begin of the page.
 #[derive(Deserialize)]
 pub struct IntentsQuery {
     #[serde(default)]

@@ -153,7 +153,7 @@ fn links(links: &[LinkFactsView]) -> Markup {
     table("Interfaces", &heads, &links.iter().map(row).collect::<Vec<_>>())
 }
 
-/// What a node told of itself.
+/// The facts that a node told.
 struct Facts {
     links: Vec<LinkFactsView>,
     disks: Vec<DiskView>,

@@ -13,7 +13,7 @@ use crate::client::Problem;
 use crate::frame::{Page, Section, badge, more, some, table, text};
 use crate::login::Visitor;
 
-/// Which of them.
+/// The resources that are asked for.
 #[derive(Deserialize)]
 pub struct ResourcesQuery {
     #[serde(default)]

@@ -129,7 +129,7 @@ pub fn rollout_of(visitor: &Visitor, stack: &str, rollout: &RolloutView) -> Mark
     }
 }
 
-/// What the boxes of a large graph stand for.
+/// The types that the boxes of a large graph stand for.
 fn types(groups: &[GraphNodeView]) -> Markup {
     let row =
         |group: &GraphNodeView| vec![text(&group.kind), badge(&group.status), text(&group.status_reason)];

@@ -12,7 +12,7 @@ use crate::client::Problem;
 use crate::frame::{Page, Section, badge, more, table, text, when};
 use crate::login::Visitor;
 
-/// Which page of the list.
+/// The page of the list.
 #[derive(Deserialize)]
 pub struct StacksQuery {
     #[serde(default)]
@@ -49,7 +49,7 @@ async fn page(visitor: &Visitor, query: &StacksQuery) -> Result<Page, Problem> {
     Ok(Page { section: Section::Stacks, title: "Stacks".to_owned(), is_live: true, content })
 }
 
-/// How far an operation is, while it is under way.
+/// The progress of an operation that is under way.
 pub fn progress(progress: ProgressView, status: &str) -> Markup {
     let ProgressView { done, total, in_flight, failed } = progress;
     html! {

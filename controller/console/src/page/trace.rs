@@ -14,7 +14,7 @@ use crate::client::Problem;
 use crate::frame::{Page, Section, badge, errors, link, picture, table, text};
 use crate::login::Visitor;
 
-/// Which packet.
+/// The packet to trace.
 #[derive(Deserialize)]
 pub struct TraceQuery {
     #[serde(default)]

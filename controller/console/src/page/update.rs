@@ -34,7 +34,7 @@ pub async fn form(visitor: Visitor, Path(name): Path<String>) -> Response {
 pub struct UpdateForm {
     key: String,
     template: String,
-    /// What was looked at before this: [`Update::mark`].
+    /// The mark of the preview before this: [`Update::mark`].
     #[serde(default)]
     previewed: String,
 }
@@ -78,7 +78,7 @@ async fn current(visitor: &Visitor, name: &str) -> Result<TemplateView, Problem>
 /// A template for the stack as it is now.
 struct Update {
     request: UpdateStack,
-    /// Of the template, and of the revision that it changes.
+    /// The mark of the template, and of the revision that it changes.
     mark: String,
 }
 
@@ -99,7 +99,7 @@ fn with_ends_of(before: &str, sent: &str) -> String {
     if before.contains("\r\n") { text.replace('\n', "\r\n") } else { text }
 }
 
-/// What it would change, and the button that starts it.
+/// The changes of the update, and the button that starts it.
 async fn compared(visitor: &Visitor, name: &str, template: &str, update: &Update, note: Markup) -> Response {
     let at = path(["v1", "stacks", name, "preview"]);
     match visitor.api.send::<PreviewView>(Method::POST, &at, &update.request).await {

@@ -11,7 +11,7 @@ use muster_shared::model::flow::{DeviceName, Packed};
 use serde::{Deserialize, Serialize};
 
 use super::place::{Open, Placed};
-use super::{Aside, Held, IntentNo, Manager, Op, Token};
+use super::{Held, IntentNo, Manager, Op, Past, Token};
 use crate::compile::Compiled;
 use crate::host::Host;
 use crate::intent::Intent;
@@ -264,7 +264,7 @@ impl Manager {
             _ => false,
         };
         let history = VecDeque::from(record.history);
-        let aside = (!history.is_empty()).then(|| Box::new(Aside { history, leaving: Vec::new() }));
+        let past = (!history.is_empty()).then(|| Box::new(Past { history, leaving: Vec::new() }));
         let mut held = Held {
             key: key.clone(),
             intent: kept,
@@ -281,7 +281,7 @@ impl Manager {
             open: BTreeMap::new(),
             due: None,
             again: None,
-            aside,
+            past,
             shares: 1,
         };
         match stand {

@@ -15,7 +15,7 @@ pub(super) struct Placed(Box<[(DeviceNo, Packed)]>);
 
 /// The intent's entry in a flow table, by the newest write that has not failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Lies {
+pub enum TableEntry {
     /// No entry, or one that is being removed.
     Nothing,
     /// This entry, or one that is being put.

@@ -89,7 +89,7 @@ impl Manager {
                 open: std::collections::BTreeMap::new(),
                 due: None,
                 again: None,
-                aside: None,
+                past: None,
                 shares: 0,
             };
             self.held.insert(no, Box::new(held));

@@ -12,7 +12,7 @@ use muster_shared::MonoTime;
 use muster_shared::model::flow::{DeviceName, Entry, Packed};
 
 use super::load::{Reroute, Stand};
-use super::place::{Lies, Open, Placed};
+use super::place::{Open, Placed, TableEntry};
 use super::{ByDevice, Effect, Ended, HISTORY_MAX, Held, IntentNo, Manager, Op, Token, group_number, packed};
 use crate::compile::{Compiled, Compiler};
 use crate::intent::Intent;
@@ -202,7 +202,7 @@ impl Manager {
             if let Some(old) = old.filter(|old| Some(old.number) != kept) {
                 // Rules of that path are still being written. Its share is given back once no write
                 // is open.
-                held.aside().leaving.push(old.number);
+                held.past().leaving.push(old.number);
             }
         }
         let Some(held) = self.held.get_mut(&no) else { return };
@@ -343,7 +343,7 @@ impl Manager {
         &mut self,
         now: MonoTime,
         ended: impl IntoIterator<Item = Ended>,
-        table: impl Fn(IntentNo, &DeviceName, &Packed) -> Lies,
+        table: impl Fn(IntentNo, &DeviceName, &Packed) -> TableEntry,
     ) {
         let ended: Vec<Ended> = ended.into_iter().collect();
         // All failures come first: what follows from one write is not in the table yet when another
@@ -357,7 +357,7 @@ impl Manager {
     }
 
     /// Looks up what the flow table has for the entries of a failed write.
-    fn asks(&mut self, token: Token, table: impl Fn(IntentNo, &DeviceName, &Packed) -> Lies) {
+    fn asks(&mut self, token: Token, table: impl Fn(IntentNo, &DeviceName, &Packed) -> TableEntry) {
         let Some(no) = self.tokens.get(&token).copied() else { return };
         let Some(held) = self.held.get_mut(&no) else { return };
         let Some(Open { device, ops, .. }) = held.open.get(&token) else { return };
@@ -366,9 +366,9 @@ impl Manager {
             let (lies, entry) = (table(no, name, op.packed()), op.packed().unpack());
             held.refused.retain(|(of, other)| of != device || identity(&other.unpack()) != identity(&entry));
             let placed = match lies {
-                Lies::Nothing => None,
-                Lies::Entry(packed) => Some(packed),
-                Lies::Failed(packed) => {
+                TableEntry::Nothing => None,
+                TableEntry::Entry(packed) => Some(packed),
+                TableEntry::Failed(packed) => {
                     held.refused.push((*device, packed));
                     None
                 }
@@ -486,7 +486,7 @@ impl Manager {
                 };
                 if let Some(before) = &moved {
                     let before = before.stand.devices(&self.topology);
-                    let history = &mut held.aside().history;
+                    let history = &mut held.past().history;
                     history.reserve_exact(1);
                     history.push_back(Reroute { why: (*why).into(), took: now.since(began), before });
                     while history.len() > HISTORY_MAX {
@@ -495,7 +495,7 @@ impl Manager {
                 }
                 // No packets meet the remaining rules of other paths. Only a bridge whose agent is
                 // away delays their removal.
-                let left = held.aside.iter().flat_map(|aside| &aside.leaving).copied();
+                let left = held.past.iter().flat_map(|past| &past.leaving).copied();
                 for number in left.chain(moved.as_ref().map(|before| before.stand.number)) {
                     let share = Share { key: held.key.clone(), number };
                     self.given_back.extend(self.ledger.give_back_bandwidth(&share));

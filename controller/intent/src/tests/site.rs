@@ -9,7 +9,7 @@ use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 
 use super::*;
 use crate::manager::{
-    Effect, IntentNo, IntentRecord, IntentRefused, Lies, Manager, Op, SettledPort, Token, Wish,
+    Effect, IntentNo, IntentRecord, IntentRefused, Manager, Op, SettledPort, TableEntry, Token, Wish,
 };
 use crate::phase::State;
 
@@ -242,9 +242,9 @@ impl Site {
             let (mut placed, mut failed) = (Vec::new(), Vec::new());
             for (device, id) in &places {
                 match lies(&self.owners, &self.failed, &waiting, no, device, *id) {
-                    Lies::Nothing => {}
-                    Lies::Entry(packed) => placed.push((device.clone(), packed)),
-                    Lies::Failed(packed) => failed.push((device.clone(), packed)),
+                    TableEntry::Nothing => {}
+                    TableEntry::Entry(packed) => placed.push((device.clone(), packed)),
+                    TableEntry::Failed(packed) => failed.push((device.clone(), packed)),
                 }
             }
             self.manager.load(record, placed, failed);
@@ -255,7 +255,7 @@ impl Site {
                 let id = op.packed().unpack().id(&device);
                 let (owners, failed) = (&self.owners, &self.failed);
                 let there = lies(owners, failed, &self.waiting, no, &device, id);
-                !matches!(op, Op::Put(packed) if there == Lies::Entry(packed.clone()))
+                !matches!(op, Op::Put(packed) if there == TableEntry::Entry(packed.clone()))
             };
             ops.retain(is_open);
             if ops.is_empty() {
@@ -289,15 +289,18 @@ fn lies(
     no: IntentNo,
     device: &DeviceName,
     id: FlowId,
-) -> Lies {
+) -> TableEntry {
     let own = waiting.iter().rev().filter(|(_, of, at, _)| *of == no && at == device);
     let newest = own.flat_map(|(_, _, _, ops)| ops).find(|op| op.packed().unpack().id(device) == id);
     let place = (device.clone(), id);
     let of = |all: &Owned| all.get(&place).filter(|(of, _)| *of == no).map(|(_, packed)| packed.clone());
     match newest {
-        Some(Op::Put(packed)) => Lies::Entry(packed.clone()),
-        Some(Op::Remove(_)) => Lies::Nothing,
-        None => of(owners).map(Lies::Entry).or(of(failed).map(Lies::Failed)).unwrap_or(Lies::Nothing),
+        Some(Op::Put(packed)) => TableEntry::Entry(packed.clone()),
+        Some(Op::Remove(_)) => TableEntry::Nothing,
+        None => of(owners)
+            .map(TableEntry::Entry)
+            .or(of(failed).map(TableEntry::Failed))
+            .unwrap_or(TableEntry::Nothing),
     }
 }
 

@@ -8,7 +8,7 @@ use crate::answer::Answer;
 use crate::client::Visitor;
 use crate::network::Bridge;
 
-/// What is true of each.
+/// The maker of every device.
 const MAKER: &str = "Nicira, Inc.";
 const HARDWARE: &str = "Open vSwitch";
 

@@ -23,7 +23,7 @@ use crate::document::Part;
 use crate::network::{Bridge, Network};
 use crate::rule::{self, Asked, decoded, encoded};
 
-/// Of a request that makes rules.
+/// The parameters of a request that makes rules.
 #[derive(Debug, Default, Deserialize)]
 pub struct OfApplication {
     #[serde(rename = "appId")]

@@ -28,7 +28,7 @@ const WITHDRAWN_WITHIN: u64 = 5;
 /// Rules of an intent that are shown: each is a question to the API.
 const RULES_MAX: usize = 100;
 
-/// Of a list.
+/// The parameters of a list.
 #[derive(Debug, Default, Deserialize)]
 pub struct Wanted {
     #[serde(default)]

@@ -52,7 +52,7 @@ fn sample(name: &str) -> Value {
     criterion
 }
 
-/// What a criterion needs beside it.
+/// The criteria that a criterion needs beside it.
 fn beside(name: &str) -> Vec<Value> {
     let ether = |kind: &str| json!({"type": "ETH_TYPE", "ethType": kind});
     let proto = |number: u8| json!({"type": "IP_PROTO", "protocol": number});

@@ -16,7 +16,7 @@ use crate::durations::Durations;
 use crate::lease::StandbyView;
 use crate::link::Connections;
 
-/// One answer.
+/// The figures of one answer.
 #[derive(Debug)]
 pub struct Page {
     pub is_active: bool,
@@ -28,12 +28,12 @@ pub struct Page {
     pub site: Option<Site>,
 }
 
-/// What an active controller measures of itself.
+/// Figures that an active controller measures of itself.
 #[derive(Debug)]
 pub struct Controller {
     pub turns: Durations,
     pub commits: Durations,
-    /// What waits for the driver.
+    /// The lengths of the queues before the driver.
     pub queues: [(&'static str, usize); 3],
     /// By reason.
     pub refused: BTreeMap<&'static str, u64>,
@@ -46,7 +46,7 @@ pub struct Controller {
     pub spans: [(&'static str, u64); 2],
 }
 
-/// What the driver knows of the site.
+/// The driver's figures of the site.
 #[derive(Debug)]
 pub struct Site {
     pub is_writable: bool,
@@ -197,7 +197,7 @@ fn devices(families: &mut Families<'_>, devices: &[(DeviceView, StatsView)]) -> 
         ("muster_flow_batches", "Batches sent.", |view| view.batches),
         ("muster_flow_refusals", "Batches refused.", |view| view.refusals),
         ("muster_flow_reconciliations", "Tables that differed.", |view| view.reconciliations),
-        ("muster_flow_repaired", "Entries put right.", |view| view.repaired),
+        ("muster_flow_repaired", "Entries corrected.", |view| view.repaired),
     ];
     for (name, help, count) in counters {
         families.counters(

@@ -7,14 +7,14 @@ use std::fs;
 /// Each is `None` where `/proc` does not say.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
-    /// Bytes.
+    /// The resident memory in bytes.
     pub resident: Option<u64>,
     pub open_files: Option<u64>,
     pub open_files_max: Option<u64>,
 }
 
 impl Process {
-    /// Of this moment.
+    /// Reads the figures of this moment.
     pub fn read() -> Self {
         let read = |file| fs::read_to_string(file).unwrap_or_default();
         Self {

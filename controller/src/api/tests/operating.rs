@@ -495,7 +495,7 @@ async fn lists_come_in_pages() {
     world.stop().await;
 }
 
-/// What is wrong with a token is said here, before an agent is asked, and the token is in no answer.
+/// A wrong token is refused here, before an agent is asked, and the token is in no answer.
 #[tokio::test]
 async fn a_node_moves_with_a_token_of_another_site_alone() {
     let world = World::new().await;

@@ -122,10 +122,10 @@ fn a_holder_counts_from_before_it_asked() {
 struct Controller {
     name: String,
     role: Role,
-    /// Its clock goes this fast, in thousandths.
+    /// The speed of its clock, in thousandths.
     rate: u64,
     reserve: Duration,
-    /// It does nothing before this.
+    /// The controller does nothing before this.
     paused_until: u64,
     /// Nothing passes between it and the database before this.
     cut_off_until: u64,
@@ -167,13 +167,13 @@ enum Fault {
     Pause(u64),
     /// The database does not hear it for so long.
     CutOff(u64),
-    /// It dies, and starts again as a standby.
+    /// The controller dies, and starts again as a standby.
     Crash,
-    /// It gives the lease up for the next one.
+    /// The controller gives the lease up for the next one.
     HandOver,
 }
 
-/// What the database does with a request.
+/// The database's answer to a request.
 fn served(row: &mut Option<Record>, request: &Request, name: &str, bits: u64) -> Answer {
     match request {
         Request::Look => Answer::Saw(row.clone()),
@@ -223,7 +223,7 @@ impl Controller {
         (self.role, self.asked) = (Role::Waits(Standby::new(member(&self.name), TERMS)), None);
     }
 
-    /// What happens to it at `now`; a request takes so long on its way and back.
+    /// Runs the controller's step at `now`; a request takes so long on its way and back.
     fn step(&mut self, row: &mut Option<Record>, now: u64, ways: (u64, u64), bits: u64) {
         if let Some(asked) = &mut self.asked
             && asked.answer.is_none()
@@ -360,7 +360,7 @@ fn a_namesake_is_one_that_renews_the_lease_meanwhile() {
     }
 }
 
-/// What a standby sees each second, first to last: the holder's epoch, and how many agents that has.
+/// A standby sees these holders, a second each: the epoch, and the number of agents.
 #[test]
 fn a_standby_asks_where_as_many_agents_come_to_it_as_the_holder_has() {
     type Seen = Vec<(u32, usize)>;

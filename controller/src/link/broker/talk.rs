@@ -34,17 +34,17 @@ use crate::random::random;
 
 /// From a greeting to the first packet of its session.
 const GREETED_WITHIN: Duration = Duration::from_secs(30);
-/// What may wait for one node, as with the direct endpoint.
+/// The most packets that may wait for one node, as with the direct endpoint.
 const QUEUE_PACKETS: usize = 4096;
 const QUEUE_BYTES: usize = 8 * 1024 * 1024;
 
-/// What a node said.
+/// A message of a node.
 pub(super) enum Heard {
     Data {
         number: u64,
         taken: u64,
         packet: Bytes,
-        /// Its place in memory.
+        /// The packet's place in memory.
         room: OwnedSemaphorePermit,
     },
     Ack {
@@ -85,7 +85,7 @@ impl Voice {
     }
 }
 
-/// Why a connection is over.
+/// The reason why a connection is over.
 enum End {
     /// The node left, or the broker is gone.
     Gone,

@@ -27,7 +27,7 @@ pub struct Incoming {
     read: AtomicUsize,
     /// The time of the last read, in milliseconds after `came`.
     heard: AtomicU64,
-    /// It is our turn.
+    /// Whether it is our turn.
     waits_for_us: AtomicBool,
 }
 

@@ -20,12 +20,12 @@ enum Who {
     Joiner { nonce: String, place: JoinPlace },
 }
 
-/// What becomes of a message.
+/// The fate of a message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Write {
     /// To this topic at the router.
     To(String),
-    /// Whom it is for is gone.
+    /// The receiver is gone.
     Nobody,
     /// Not this client's to write.
     Refused,
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// Its id at the router. No node has the name of another kind's.
+    /// The client's id at the router. No node has the name of another kind's.
     pub(super) fn router_id(&self) -> String {
         match &self.who {
             Who::Controller { .. } => "controller".to_owned(),

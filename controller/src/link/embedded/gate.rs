@@ -35,12 +35,12 @@ const OUTPUT_MAX: usize = 64 * 1024;
 const DRAIN: Duration = Duration::from_secs(60);
 /// The longest keep alive, also for a client that wants more, or none.
 const KEEP_ALIVE_MAX: u16 = 600;
-/// What rumqttd sends before it waits for an acknowledgement.
+/// The messages that rumqttd sends before it waits for an acknowledgement.
 const INFLIGHT: u16 = 100;
 /// Filters of one SUBSCRIBE: no client has more than two.
 const FILTERS_MAX: usize = 8;
 
-/// One client's connection.
+/// A client's connection.
 pub(super) struct Gate {
     client: Arc<Client>,
     link: RouterLink,
@@ -54,7 +54,7 @@ pub(super) struct Gate {
     until: Option<Instant>,
 }
 
-/// Why a connection is over.
+/// The reason why a connection is over.
 enum End {
     /// The client said goodbye.
     Left,
@@ -112,7 +112,7 @@ impl Gate {
     /// Serves the client to the end of its connection.
     ///
     /// # Errors
-    /// What the client is to be told.
+    /// The code that the client is to be told.
     pub(super) async fn run(mut self, stream: &mut Stream, router: &Router) -> Result<(), Refusal> {
         stream.put(&self.welcome);
         let end = loop {

@@ -9,7 +9,7 @@ pub(super) const PLACES: usize = 64;
 /// Nonces by place.
 pub(super) struct JoinPlaces(Mutex<[Option<String>; PLACES]>);
 
-/// One joiner's place; dropping it gives it back.
+/// A joiner's place; dropping it gives it back.
 pub(super) struct JoinPlace {
     places: Arc<JoinPlaces>,
     number: usize,
@@ -33,12 +33,12 @@ impl JoinPlaces {
         Some(JoinPlace { places: Arc::clone(self), number })
     }
 
-    /// Where this nonce is.
+    /// The place of this nonce.
     pub(super) fn number_of(&self, nonce: &str) -> Option<usize> {
         self.lock().iter().position(|taken| taken.as_deref() == Some(nonce))
     }
 
-    /// Who is there.
+    /// The nonce at a place.
     pub(super) fn nonce_at(&self, number: usize) -> Option<String> {
         self.lock().get(number)?.clone()
     }

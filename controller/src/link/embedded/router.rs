@@ -17,9 +17,9 @@ use thiserror::Error;
 use super::CONNECTIONS_MAX;
 
 const MIB: usize = 1024 * 1024;
-/// Of what all nodes say: as much as may wait for the driver.
+/// The segments for messages of all nodes: as much as may wait for the driver.
 const FROM_NODES: SegmentConfig = SegmentConfig { max_segment_size: 4 * MIB, max_segment_count: 16 };
-/// Of what is said to one node: its window of 16 packets of 256 KiB, and the segment that is being filled.
+/// The segments for messages to one node: its window of 16 packets of 256 KiB, and the segment that is being filled.
 const TO_A_NODE: SegmentConfig = SegmentConfig { max_segment_size: MIB, max_segment_count: 5 };
 /// Requests to join, their answers, and notices.
 const SMALL: SegmentConfig = SegmentConfig { max_segment_size: MIB / 4, max_segment_count: 2 };
@@ -28,7 +28,7 @@ const OUTGOING: u64 = 64;
 
 type Connect = Box<dyn Fn(&str) -> Result<RouterLink, RouterError> + Send>;
 
-/// Why a client is not connected to the router.
+/// The reason why a client is not connected to the router.
 #[derive(Debug, Error)]
 pub(super) enum RouterError {
     #[error("the router takes no more clients, or not this one")]
@@ -69,7 +69,7 @@ impl Router {
     /// Starts a router for the topics of this site.
     ///
     /// # Errors
-    /// It cannot be reached right away.
+    /// The router cannot be reached right away.
     pub(super) fn start(site: &SiteId) -> Result<Self, RouterError> {
         let config = config(site);
         Self::with(Box::new(move || {

@@ -44,7 +44,7 @@ fn filled() -> Place {
     place
 }
 
-/// All that is in the database, in an order of its own.
+/// The rows of the database, in an order of its own.
 fn dump(place: &Place) -> Vec<String> {
     let text = match &place.server {
         None => place.run(".dump"),

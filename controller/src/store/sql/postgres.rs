@@ -70,7 +70,7 @@ impl Default for Patience {
     }
 }
 
-/// What a connection is for.
+/// The use of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// Holds the site's lock, and writes: in a site with a lease, for as long as that is of this term.
@@ -107,11 +107,11 @@ struct State {
     doubt: Option<u64>,
     /// Sessions on the server, the last one being this: a former one may outlive its connection.
     backends: Vec<new_connection::Backend>,
-    /// What is being written, for errors.
+    /// The change that is being written, for errors.
     change: Option<Arc<str>>,
 }
 
-/// One connection.
+/// A connection.
 struct Session {
     client: Arc<Client>,
     connection: Connection,
@@ -150,7 +150,7 @@ impl Link {
         Ok(link)
     }
 
-    /// What follows belongs to this change: an error will name it.
+    /// Names the change to which the next statements belong: an error will name it.
     pub fn name(&self, change: impl Into<Arc<str>>) {
         self.state.borrow_mut().change = Some(change.into());
     }

@@ -110,7 +110,7 @@ impl<'r> Row<'r> {
         }
     }
 
-    /// How errors call a column.
+    /// The name of a column in errors.
     fn called(&self, column: impl ColumnName) -> String {
         let text = column.to_string();
         text.parse().map_or(text, |at| self.name(at).to_owned())

@@ -1,6 +1,6 @@
 //! What the keys of templates are, in a line each. Types, properties and functions say it themselves.
 
-/// What a key of an owner is, or the owner itself, which is the empty key.
+/// The description of an owner's key, or of the owner itself, which is the empty key.
 pub(super) fn of(owner: &str, key: &str) -> &'static str {
     match (owner, key) {
         ("template", "") => "a template: the desired state of a stack",

@@ -43,7 +43,7 @@ fn property(kind: Kind, property: &Property) -> Value {
     schema
 }
 
-/// What the property takes as it is written.
+/// The schema of the values that the property takes.
 fn value(property: &Property) -> Value {
     let is_taken = |value: &Value| (property.check)(value).is_ok();
     if let Constraint::OneOf(words) = property.constraint {

@@ -89,7 +89,7 @@ fn update_policy() -> Value {
     or_function(map_of("update_policy", &POLICIES, |_| or_function(batches())))
 }
 
-/// What follows from a type.
+/// The schema that follows from a type.
 fn of_kind(kind: Kind) -> Value {
     let former = FORMER.iter().filter(|(_, it)| *it == kind).map(|(name, _)| *name);
     let names: Vec<&str> = std::iter::once(kind.name()).chain(former).collect();

@@ -16,7 +16,7 @@ pub(super) enum Custom {
     MacAddr,
     NetCidr,
     RelDnsName,
-    /// What a service of OpenStack would be asked: any text will do.
+    /// A question to a service of OpenStack: any text will do.
     Unchecked,
 }
 

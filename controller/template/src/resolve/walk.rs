@@ -82,7 +82,7 @@ pub(super) struct Resolver<'a> {
     pub branches: usize,
     /// The walk is where what is not there is an error only if it is used: in a condition or an output.
     pub lazily: bool,
-    /// What is not there, and need not be: place, path, message.
+    /// Warnings about names that are not there, and need not be: place, path, message.
     pub warnings: Vec<(Place, String, String)>,
     /// Properties of nodes are allowed: only the content of a resource depends on them.
     pub may_ask_nodes: bool,

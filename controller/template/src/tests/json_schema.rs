@@ -19,7 +19,7 @@ fn validator() -> Validator {
     jsonschema::validator_for(&schema).unwrap()
 }
 
-/// What an editor reads of a template: all of it as data.
+/// The template as an editor reads it, all of it as data.
 fn data(text: &str) -> Option<Value> {
     let source = Source::new(text);
     let mut reader = Reader::new("t", &source.text, source.shift);

@@ -389,7 +389,7 @@ fn of_what_is_given_twice_the_last_counts() {
     );
 }
 
-/// What looks like a MAC address, a time or a code may be a number.
+/// A text that looks like a MAC address, a time or a code may be a number.
 #[test]
 fn numbers_of_base_8_and_60_are_warned_of() {
     let text = "heat_template_version: 2018-08-31\noutputs:\n  o: {value: {a: 10:20:30:40:50:01, b: 0042, c: 0o42, mode: 0755, d: '0042', \

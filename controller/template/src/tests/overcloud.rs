@@ -30,7 +30,7 @@ const BOOTSTRAP: [&str; 2] = [
     "environments/deployed-server-pacemaker-environment.yaml",
 ];
 const PORTS: &str = "environments/deployed-server-deployed-neutron-ports.yaml";
-/// One in so many environments is tried where not all are.
+/// The step between environments that are tried where not all are.
 const SAMPLE: usize = 40;
 
 fn fixtures() -> PathBuf {
@@ -60,7 +60,7 @@ impl Overcloud {
         std::fs::read_to_string(self.root().join(key)).map_err(|_| format!("cannot read {key}"))
     }
 
-    /// What `muster stack validate` does with the overcloud, an environment of its own, and ours.
+    /// Does what `muster stack validate` does with the overcloud, an environment of its own, and ours.
     fn validate(&self, more: Option<&str>) -> Result<Valid, String> {
         let of_age: &[&str] = match self.name {
             "2023" => &[PORTS],
@@ -190,7 +190,7 @@ fn environments_of_2023_are_as_listed() {
     environments_of(3);
 }
 
-/// How many validate, and how many name files that are not there: in both directions.
+/// The numbers of environments that validate, and that name files that are not there: in both directions.
 #[test]
 fn the_list_of_environments_has_its_counts() {
     let list = std::fs::read_to_string(fixtures().join("environments.tsv")).unwrap();

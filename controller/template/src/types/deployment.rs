@@ -354,7 +354,7 @@ fn steps(
     Ok(steps.into_iter().flatten().collect())
 }
 
-/// What a hook is given. As heat-agents do, an input of type `String` is a text in Python's form.
+/// The input of a hook. As heat-agents do, an input of type `String` is a text in Python's form.
 fn hooked(
     group: &HookGroup,
     config: Value,

@@ -30,7 +30,7 @@ fn place(at: i128, length: usize) -> usize {
     usize::try_from(at).unwrap_or(length)
 }
 
-/// What is put in: the list's items for `…Many`, or the one value.
+/// The values that are put in: the list's items for `…Many`, or the one value.
 fn given(args: &Arguments<'_>) -> Result<Vec<Y>, String> {
     match args.name.ends_with("Many") {
         true => args.list(2).map(|list| list.items.clone()),

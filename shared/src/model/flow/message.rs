@@ -73,7 +73,7 @@ pub enum FlowAsk {
     Foreign,
     /// Compare with the switch now, and say the state afterwards.
     Look,
-    /// What the switch would do with a packet. Only agents that read [`READS_TRACE`](crate::wire::READS_TRACE)
+    /// Asks what the switch would do with a packet. Only agents that read [`READS_TRACE`](crate::wire::READS_TRACE)
     /// are asked.
     Trace(Box<TraceQuestion>),
 }
@@ -133,7 +133,7 @@ pub enum FlowUp {
         device: Bridge,
         /// The number of the question.
         number: u64,
-        /// What the switch does with the packet, in order; or why it was not asked, for the operator.
+        /// The switch's steps with the packet, in order; or the reason why it was not asked, for the operator.
         result: Result<Vec<TraceStep>, String>,
     },
 }

@@ -30,7 +30,7 @@ pub struct TraceQuestion {
     pub packet: Packet,
 }
 
-/// One thing that the switch does with a packet.
+/// A step of the switch with a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceStep {
     /// A rule takes the packet.
@@ -38,7 +38,7 @@ pub enum TraceStep {
         bridge: Bridge,
         table: u8,
         cookie: u64,
-        /// What the rule matches, in the switch's words. Empty for rules of ours: the controller has those.
+        /// The match of the rule, in the switch's words. Empty for rules of ours: the controller has those.
         matches: String,
     },
     /// No rule of the table takes the packet.

@@ -187,7 +187,7 @@ fn destination(path: &str, map: &Map<String, Value>, next_hop: IpAddr) -> Parsed
     Ok(destination)
 }
 
-/// What a default route that gives way to another link's has above the kernel's own metric; later ones have the next
+/// The metric of a default route that gives way to another link's, above the kernel's own; later ones have the next
 /// numbers, as NetworkManager's have.
 const WAY_DOWN: u32 = 100;
 

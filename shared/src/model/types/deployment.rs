@@ -38,7 +38,7 @@ pub const DEPLOYMENT_ATTRIBUTES_MAX: usize = 128 * 1024;
 pub const DEPLOYMENT_ATTRIBUTE_MAX: usize = 32 * 1024;
 /// The most seconds of a run: an hour less than the longest job, so that the agent's limit comes first.
 pub const DEPLOYMENT_TIMEOUT_MAX: u32 = 23 * 3600;
-/// How much an agent must read to run hooks, as in [`READS`](crate::wire::READS).
+/// The wire form that an agent must read to run hooks, as in [`READS`](crate::wire::READS).
 const READS_HOOKS: u32 = 7;
 /// `NAME_MAX` of Linux: an output is a file's name, and an input's name is no longer.
 const NAME_MAX: usize = 255;

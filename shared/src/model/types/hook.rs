@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 /// The type of inputs and outputs that declare none, as in Heat.
 pub const INPUT_TYPE: &str = "String";
 
-/// What a hook is given, as far as the template says it.
+/// The input of a hook, as far as the template says it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HookConfig {
     /// The group as the template has it: the program's name.
@@ -26,7 +26,7 @@ pub struct HookConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HookInput {
     pub name: String,
-    /// One of Heat's types. A value of type [`INPUT_TYPE`] is a text.
+    /// The type, as Heat names it. A value of type [`INPUT_TYPE`] is a text.
     #[serde(rename = "type")]
     pub kind: String,
     pub value: Value,

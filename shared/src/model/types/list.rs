@@ -52,7 +52,7 @@ macro_rules! resource_types {
         }
 
         impl Spec {
-            /// How much an agent must read to be given a state of this type, as in
+            /// The wire form that an agent must read to be given a state of this type, as in
             /// [`READS`](crate::wire::READS).
             pub fn reads(&self) -> u32 {
                 let of_type = match self {

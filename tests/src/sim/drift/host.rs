@@ -25,7 +25,7 @@ pub enum Left {
     Dummy(Option<BTreeMap<String, String>>),
 }
 
-/// Changes a thing each time it is put right.
+/// Changes a thing each time it is corrected.
 #[derive(Clone, Debug)]
 pub struct Foe {
     /// Not any more from then on.

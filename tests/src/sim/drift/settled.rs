@@ -1,4 +1,4 @@
-//! When nothing is under way any more: what is said of each resource is so, and what others did is put right, told or
+//! When nothing is under way any more: what is said of each resource is so, and what others did is corrected, told or
 //! passed over, as the plan has it.
 
 use std::collections::BTreeSet;
@@ -79,7 +79,7 @@ impl World {
                 || it.plan.must_not_be_updated(&it.row.name);
             let is_wanted =
                 it.policy == DriftPolicy::Correct && !is_left_alone && it.row.progress.observed_ready;
-            (it.differs && is_wanted).then(|| format!("nobody has put it right: {}", it.brief()))
+            (it.differs && is_wanted).then(|| format!("nobody has corrected it: {}", it.brief()))
         })
     }
 
@@ -136,7 +136,7 @@ impl World {
             let is_seen_to = converged.contains(&it.row.stack)
                 || it.policy == DriftPolicy::Correct
                 || it.policy == DriftPolicy::Report && reported.contains(&it.row.physical);
-            is_seen_to.then(|| format!("the update has not put it right: {}", it.brief()))
+            is_seen_to.then(|| format!("the update has not corrected it: {}", it.brief()))
         })
     }
 

@@ -1,4 +1,4 @@
-//! What a switch answers its agent: it takes bundles, is read and is put right, one thing at a time.
+//! What a switch answers its agent: it takes bundles, is read and is corrected, one thing at a time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// What ended by its timeout is not put back. Another one in its place may be, as where a change that ended is undone.
+    /// What ended by its timeout is not restored. Another one in its place may be, as where a change that ended is undone.
     pub(super) fn repair_is_right(&mut self, at: usize, bridge: &Bridge, put: &[TableEntry]) {
         let machine = &self.machines[at];
         let durable = machine.disk.logs.get(bridge).map(|log| log.fold(true)).unwrap_or_default();
@@ -60,7 +60,7 @@ impl World {
         };
         if let Some(kept) = put.iter().find(|kept| ended(kept)) {
             let (id, name) = (kept.id, machine.name.clone());
-            self.violate(format!("{id} on {name}/{bridge} ended by its timeout, and is put back"));
+            self.violate(format!("{id} on {name}/{bridge} ended by its timeout, and is restored"));
         }
     }
 
@@ -91,7 +91,7 @@ impl World {
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
     }
 
-    /// What an agent has on its disk and the table does not know (any more) may come to the switch until that is put right.
+    /// What an agent has on its disk and the table does not know (any more) may come to the switch until that is corrected.
     pub fn excuses(&mut self, at: usize, bridge: &Bridge) {
         let machine = &self.machines[at];
         let Some(log) = machine.disk.logs.get(bridge) else { return };

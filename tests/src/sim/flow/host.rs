@@ -43,7 +43,7 @@ pub enum FlowWork {
     Apply(u64, Vec<Bundled>),
     /// The switch is read.
     Compare(u64, Vec<(TableEntry, Packed)>),
-    /// What differs is put right, one by one.
+    /// What differs is corrected, one by one.
     Repair(u64, Vec<(FlowId, Packed)>, Vec<Extraneous>),
     /// What came of it is told.
     Told(u64, Box<FlowInput>),

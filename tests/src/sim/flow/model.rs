@@ -16,7 +16,7 @@ pub type Stages = Vec<BTreeMap<DeviceName, Change>>;
 type Write = ((u64, u64), Option<Packed>, Option<bool>);
 
 /// The write, what it made, and whether that is known to be on the device.
-type Given = (u64, Packed, bool);
+type LastWrite = (u64, Packed, bool);
 
 /// Entries that stay as they are, each until this write of it, which was not decided then, or a later one is on the device.
 pub type Left = BTreeMap<FlowId, u64>;
@@ -36,7 +36,7 @@ pub struct Model {
     /// What operators do not want any more and was not there, with the newest write by then.
     dropped: BTreeMap<(DeviceName, FlowId), Vec<u64>>,
     /// What a resource left to operators, with the write that made it, and whether that is on the device.
-    given: BTreeMap<(DeviceName, FlowId), Vec<Given>>,
+    given: BTreeMap<(DeviceName, FlowId), Vec<LastWrite>>,
     /// What operators were taking away and somebody else wants meanwhile, with the newest write that was seen of it.
     taking: BTreeMap<(DeviceName, FlowId), u64>,
     /// What of that is on the device, with that write: it is no operator's any more, also where taking it away failed.

@@ -306,7 +306,7 @@ impl World {
     }
 
     /// What a job of a lost history has changed before it failed, or before its next attempt was taken back, is not as its
-    /// agent's ledger has it. The store that goes on has what the ledger has, so that is drift: seen, told, and put right
+    /// agent's ledger has it. The store that goes on has what the ledger has, so that is drift: seen, told, and corrected
     /// like what others did. What such a job makes once all is decided is told when its node greets again.
     pub(super) fn drifts_where_lost_jobs_end(&mut self) {
         let is_over = !self.is_restored();
@@ -352,7 +352,7 @@ impl World {
     }
 
     /// What was deleted and kept before the store, or the server, went back is of others as well, where the store has no row
-    /// of it: no agent has it to put back either.
+    /// of it: no agent has it to restore either.
     pub(super) fn leaves_what_no_row_puts_back(&mut self) {
         let shared = self.shared.borrow();
         for machine in &mut self.machines {

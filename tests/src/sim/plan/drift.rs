@@ -14,7 +14,7 @@ pub type Policies = BTreeMap<String, DriftPolicy>;
 impl What {
     /// Something of it is on a server, or of what is inside.
     fn may_drift(&self) -> bool {
-        !matches!(self, What::Here(_) | What::Flows { .. })
+        !matches!(self, What::Virtual(_) | What::Flows { .. })
     }
 }
 

@@ -180,7 +180,7 @@ impl Resource {
             What::Network { .. }
             | What::Hostname { .. }
             | What::Flows { .. }
-            | What::Here(_)
+            | What::Virtual(_)
             | What::Group(_)
             | What::Nested(_) => {}
         }

@@ -19,7 +19,7 @@ use super::super::flow::{self, MANAGEMENT, Manner, OTHER};
 use super::super::load::Load;
 use super::super::network::Fabric;
 use super::{
-    CONFIG, CUTTING, Group, HANDLE, HIDDEN, Here, Member, Plan, Resource, Runs, Script, Value, What,
+    CONFIG, CUTTING, Group, HANDLE, HIDDEN, Member, Plan, Resource, Runs, Script, Value, Virtual, What,
 };
 
 /// The same rule, which does something else.
@@ -164,7 +164,7 @@ impl Maker {
                 }
             }
             What::Script(script) => script.input = value,
-            What::Here(here) => here.change()?,
+            What::Virtual(here) => here.change()?,
             What::Group(group) => group.change()?,
             What::Nested(inner) => inner.value = value,
         }
@@ -193,11 +193,11 @@ impl Maker {
         let mut taken = BTreeSet::new();
         self.network_of(stack, mood, &mut plan);
         if self.dice.below(3) > 0 {
-            let config = Here::Config(format!("c{}", self.dice.below(2)));
-            plan.resources.insert(CONFIG.to_owned(), Resource::of(What::Here(config)));
+            let config = Virtual::Config(format!("c{}", self.dice.below(2)));
+            plan.resources.insert(CONFIG.to_owned(), Resource::of(What::Virtual(config)));
         }
         if self.dice.one_in(2) {
-            plan.resources.insert(HANDLE.to_owned(), Resource::of(What::Here(Here::Handle)));
+            plan.resources.insert(HANDLE.to_owned(), Resource::of(What::Virtual(Virtual::Handle)));
         }
         if self.sets {
             self.first_sets(stack, mood, &mut plan);
@@ -249,7 +249,7 @@ impl Maker {
     fn intents(&mut self, stack: usize, mood: Mood, plan: &mut Plan) {
         if stack < self.fabric.cables.len() && self.dice.below(3) > 0 {
             let (ends, millis) = (Box::new(self.fabric.link(stack, 0)), 1 + self.dice.below(3));
-            plan.resources.insert(LINK.into(), Resource::of(What::Here(Here::Link { ends, millis })));
+            plan.resources.insert(LINK.into(), Resource::of(What::Virtual(Virtual::Link { ends, millis })));
         }
         if self.dice.one_in(2) {
             return;
@@ -264,7 +264,7 @@ impl Maker {
             wish.intent = Arc::new(Intent { constraints, ..(*wish.intent).clone() });
         }
         let key = format!("s{stack}-own");
-        let mut resource = Resource::of(What::Here(Here::Intent { key, wish, timeout }));
+        let mut resource = Resource::of(What::Virtual(Virtual::Intent { key, wish, timeout }));
         if plan.resources.contains_key(LINK) && self.dice.one_in(2) {
             resource.depends_on.insert(LINK.into());
         }
@@ -366,8 +366,8 @@ impl Maker {
             return Value::Text("v9".into());
         }
         match &plan.resources[&of].what {
-            What::Here(Here::Value(_) | Here::Random { .. }) => Value::Attribute(of, "value".into()),
-            What::Here(Here::Port { .. }) => Value::Address(of),
+            What::Virtual(Virtual::Value(_) | Virtual::Random { .. }) => Value::Attribute(of, "value".into()),
+            What::Virtual(Virtual::Port { .. }) => Value::Address(of),
             What::Group(group) => Value::All(of, group.attribute().into()),
             What::Nested(_) if self.dice.one_in(2) => Value::Attribute(of, "o".into()),
             What::Dummy { values, .. } if !values.is_empty() => {
@@ -386,7 +386,7 @@ impl Maker {
             | What::Network { .. }
             | What::Hostname { .. }
             | What::Script(_)
-            | What::Here(_)
+            | What::Virtual(_)
             | What::Nested(_)
             | What::Flows { .. } => Value::Id(of),
         }

@@ -25,7 +25,7 @@ pub const INNER_LENGTH: usize = 8;
 
 /// Of the controller itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Here {
+pub enum Virtual {
     /// `OS::Heat::Value`
     Value(Value),
     /// `OS::Heat::RandomString`
@@ -111,7 +111,7 @@ impl What {
     /// All that it is made of, of a tree.
     pub fn values(&self) -> Vec<&Value> {
         match self {
-            What::Here(Here::Value(value)) => vec![value],
+            What::Virtual(Virtual::Value(value)) => vec![value],
             What::Group(group) => {
                 let mut values = vec![&group.count];
                 match &group.member {
@@ -135,47 +135,49 @@ fn next(value: &Value) -> Option<Value> {
     Some(Value::Text(((number + 1) % 4).to_string()))
 }
 
-impl Here {
+impl Virtual {
     /// Another one; none: it stays.
     pub fn change(&mut self) -> Option<()> {
         match self {
-            Here::Value(value) => *value = next(value)?,
-            Here::Random { salt, .. } => *salt += 1,
-            Here::Config(text) => text.push('+'),
-            Here::Wait { count, .. } => *count = 1 + *count % 3,
-            Here::Port { fixed: fixed @ Some(_), .. } => *fixed = None,
-            Here::Link { millis, .. } => *millis += 1,
-            Here::Intent { wish, .. } => {
+            Virtual::Value(value) => *value = next(value)?,
+            Virtual::Random { salt, .. } => *salt += 1,
+            Virtual::Config(text) => text.push('+'),
+            Virtual::Wait { count, .. } => *count = 1 + *count % 3,
+            Virtual::Port { fixed: fixed @ Some(_), .. } => *fixed = None,
+            Virtual::Link { millis, .. } => *millis += 1,
+            Virtual::Intent { wish, .. } => {
                 let priority = if wish.intent.priority == PRIORITY { PRIORITY + 1 } else { PRIORITY };
                 wish.intent = Arc::new(Intent { priority, ..(*wish.intent).clone() });
             }
-            Here::Port { .. } | Here::Net { .. } | Here::Subnet { .. } | Here::Handle => return None,
+            Virtual::Port { .. } | Virtual::Net { .. } | Virtual::Subnet { .. } | Virtual::Handle => {
+                return None;
+            }
         }
         Some(())
     }
 
     pub fn json(&self, properties: &mut Map<String, Json>) -> &'static str {
         let (kind, all) = match self {
-            Here::Value(value) => ("OS::Heat::Value", json!({"value": value.json()})),
-            Here::Random { length, salt } => {
+            Virtual::Value(value) => ("OS::Heat::Value", json!({"value": value.json()})),
+            Virtual::Random { length, salt } => {
                 ("OS::Heat::RandomString", json!({"length": length, "salt": salt.to_string()}))
             }
-            Here::Config(text) => script::config_json(text),
-            Here::Handle => ("OS::Heat::WaitConditionHandle", json!({})),
-            Here::Wait { count, timeout } => {
+            Virtual::Config(text) => script::config_json(text),
+            Virtual::Handle => ("OS::Heat::WaitConditionHandle", json!({})),
+            Virtual::Wait { count, timeout } => {
                 let handle = json!({"get_resource": HANDLE});
                 let all = json!({"handle": handle, "count": count, "timeout": timeout});
                 ("OS::Heat::WaitCondition", all)
             }
-            Here::Net { name } => ("OS::Neutron::Net", json!({"name": name})),
-            Here::Subnet { network, third, last } => {
+            Virtual::Net { name } => ("OS::Neutron::Net", json!({"name": name})),
+            Virtual::Subnet { network, third, last } => {
                 let [cidr, start, end] = ["0/24".into(), "10".into(), last.to_string()]
                     .map(|end: String| format!("10.{third}.0.{end}"));
                 let pools = json!([{"start": start, "end": end}]);
                 let all = json!({"network": network, "cidr": cidr, "allocation_pools": pools});
                 ("OS::Neutron::Subnet", all)
             }
-            Here::Port { network, by_id, fixed } => {
+            Virtual::Port { network, by_id, fixed } => {
                 let network = if *by_id { json!({"get_resource": "y"}) } else { json!(network) };
                 let mut all = json!({"network": network});
                 if let Some((third, last)) = fixed {
@@ -183,13 +185,13 @@ impl Here {
                 }
                 ("OS::Neutron::Port", all)
             }
-            Here::Link { ends, millis } => {
+            Virtual::Link { ends, millis } => {
                 let [from, to] = [&ends.0, &ends.1].map(point_json);
                 let latency = *millis as f64 / 1000.0;
                 let all = json!({"from": from, "to": to, "bandwidth": CAPACITY, "latency": latency});
                 ("Muster::TopologyLink", all)
             }
-            Here::Intent { key, wish, timeout } => {
+            Virtual::Intent { key, wish, timeout } => {
                 let mut all = wish_json(&wish.intent, wish.group.as_deref());
                 all.insert("key".into(), json!(key));
                 all.insert("timeout".into(), json!(timeout));

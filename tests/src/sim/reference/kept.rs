@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::super::count::Counts;
-use super::super::plan::{Group, Here, Inner, Member, Order, Plan, Value, What};
+use super::super::plan::{Group, Inner, Member, Order, Plan, Value, Virtual, What};
 use super::super::store::Tables;
 use super::tree::{At, Thing, has_failed};
 
@@ -73,8 +73,10 @@ impl Kept {
                     counts.add("tree nested stack");
                     counts_inner(inner, counts);
                 }
-                What::Here(Here::Value(_)) => counts.add("tree value"),
-                What::Here(Here::Config(text)) if text.ends_with('+') => counts.add("script config changes"),
+                What::Virtual(Virtual::Value(_)) => counts.add("tree value"),
+                What::Virtual(Virtual::Config(text)) if text.ends_with('+') => {
+                    counts.add("script config changes")
+                }
                 What::Dummy { values, .. } if values.values().any(|value| tells(plan, value)) => {
                     counts.add("script output is used");
                 }
@@ -94,7 +96,7 @@ impl Kept {
             counts.add("tree group without members");
         }
         match &group.count {
-            Value::Attribute(of, _) if matches!(at.plan.resources[of].what, What::Here(_)) => {
+            Value::Attribute(of, _) if matches!(at.plan.resources[of].what, What::Virtual(_)) => {
                 counts.add("tree count of a value");
             }
             Value::Attribute(..) => counts.add("tree count of another"),
@@ -148,8 +150,8 @@ fn way_of(plan: &Plan, path: &str) -> Option<String> {
     let (name, inside) = path.split_once('/').map_or((path, ""), |(name, inside)| (name, inside));
     let resource = plan.resources.get(name).filter(|resource| resource.is_there())?;
     match (&resource.what, inside) {
-        (What::Here(Here::Random { length, salt }), "") => Some(format!("text {length} {salt}")),
-        (What::Here(Here::Port { network, by_id, fixed }), "") => {
+        (What::Virtual(Virtual::Random { length, salt }), "") => Some(format!("text {length} {salt}")),
+        (What::Virtual(Virtual::Port { network, by_id, fixed }), "") => {
             Some(format!("port {network} {by_id} {fixed:?}"))
         }
         (What::Nested(inner), "w") => Some(format!("text inside {}", inner.again)),

@@ -9,7 +9,7 @@ use muster_shared::ResourceId;
 use serde_json::Value as Json;
 
 use super::super::plan::{
-    CONFIG, Each, Group, Here, INNER_LENGTH, Inner, Member, Plan, Resource, Script, Value, What, member,
+    CONFIG, Each, Group, INNER_LENGTH, Inner, Member, Plan, Resource, Script, Value, Virtual, What, member,
     output,
 };
 use super::super::store::Tables;
@@ -69,17 +69,17 @@ impl<'a> At<'a> {
                     self.inside(&mut things, name, inner, self.text(&inner.value)?)?;
                     continue;
                 }
-                What::Here(Here::Value(value)) => Thing::Value(self.text(value)?),
-                What::Here(Here::Random { length, .. }) => Thing::Random(*length),
-                What::Here(Here::Port { network, fixed, .. }) => Thing::Port { network, fixed: *fixed },
-                What::Here(Here::Intent { key, wish, .. }) => Thing::Intent { key, wish },
-                What::Here(
-                    Here::Net { .. }
-                    | Here::Link { .. }
-                    | Here::Subnet { .. }
-                    | Here::Config(_)
-                    | Here::Handle
-                    | Here::Wait { .. },
+                What::Virtual(Virtual::Value(value)) => Thing::Value(self.text(value)?),
+                What::Virtual(Virtual::Random { length, .. }) => Thing::Random(*length),
+                What::Virtual(Virtual::Port { network, fixed, .. }) => Thing::Port { network, fixed: *fixed },
+                What::Virtual(Virtual::Intent { key, wish, .. }) => Thing::Intent { key, wish },
+                What::Virtual(
+                    Virtual::Net { .. }
+                    | Virtual::Link { .. }
+                    | Virtual::Subnet { .. }
+                    | Virtual::Config(_)
+                    | Virtual::Handle
+                    | Virtual::Wait { .. },
                 ) => Thing::Whole,
                 _ => Thing::Plain(resource),
             };
@@ -185,7 +185,7 @@ impl<'a> At<'a> {
         match value {
             Value::Text(text) => Ok(text.clone()),
             Value::Hidden => Ok(self.plan.hidden.clone()),
-            Value::Id(of) if matches!(what(of), What::Here(Here::Random { .. })) => self.random(of),
+            Value::Id(of) if matches!(what(of), What::Virtual(Virtual::Random { .. })) => self.random(of),
             Value::Id(of) => match &self.plan.resources[of].external {
                 Some(id) => Ok(id.clone()),
                 None => Ok(self.physical(of)?.to_string()),
@@ -199,10 +199,10 @@ impl<'a> At<'a> {
                     let told = self.row(of)?.progress.attributes.get(key);
                     told.cloned().ok_or_else(|| format!("{of} has told nothing"))
                 }
-                What::Here(Here::Value(value)) => self.text(value),
-                What::Here(Here::Random { .. }) => self.random(of),
+                What::Virtual(Virtual::Value(value)) => self.text(value),
+                What::Virtual(Virtual::Random { .. }) => self.random(of),
                 What::Nested(inner) => self.text(&inner.value),
-                What::Network { .. } | What::Flows { .. } | What::Group(_) | What::Here(_) => {
+                What::Network { .. } | What::Flows { .. } | What::Group(_) | What::Virtual(_) => {
                     Err(format!("{of} has no such attribute"))
                 }
             },
@@ -219,7 +219,9 @@ impl<'a> At<'a> {
     /// What a run of a script is to be made of.
     pub fn gist(&self, script: &Script) -> Result<BTreeMap<String, String>, String> {
         let config = self.plan.resources.get(CONFIG).map(|resource| &resource.what);
-        let Some(What::Here(Here::Config(config))) = config else { return Err("there is no config".into()) };
+        let Some(What::Virtual(Virtual::Config(config))) = config else {
+            return Err("there is no config".into());
+        };
         Ok(script.gist(config.clone(), self.text(&script.input)?))
     }
 

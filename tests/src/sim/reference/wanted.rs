@@ -173,7 +173,7 @@ impl Wanted {
                     return Err(format!("{name}: {wrong}"));
                 }
             }
-            What::Here(_) | What::Group(_) | What::Nested(_) => {}
+            What::Virtual(_) | What::Group(_) | What::Nested(_) => {}
         }
         Ok(())
     }
@@ -203,7 +203,7 @@ impl Wanted {
                 None => machine.held_by(row.physical),
             })
             .map(|claim| claim.key)
-            // What an operator of a restored site has said is to stay is as it is, and whoever takes it over may put back
+            // What an operator of a restored site has said is to stay is as it is, and whoever takes it over may restore
             // what was there before that one.
             .chain(open_things)
             .collect();

@@ -12,12 +12,12 @@ use super::server::{FlowServer, rule};
 const RULES: u32 = 3000;
 const PORTS: [&str; 2] = ["p1", "p2"];
 
-/// How far a batch has come.
+/// The stage of a batch.
 #[derive(Clone, Copy, Debug)]
 enum Place {
     /// The controller has it.
     Sent,
-    /// It begins to be on the agent's disk.
+    /// The batch begins to be on the agent's disk.
     Logged,
     /// The switch has taken it.
     Applied,

@@ -1,4 +1,4 @@
-//! What somebody changes behind Muster's back is put right; what is not Muster's is left alone.
+//! What somebody changes behind Muster's back is corrected; what is not Muster's is left alone.
 
 use muster_testbed::eventually;
 use serde_json::json;

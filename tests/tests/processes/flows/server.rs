@@ -56,22 +56,22 @@ impl FlowServer {
             .vsctl("remove Open_vSwitch . external_ids test -- set Open_vSwitch . external_ids:test=1");
     }
 
-    /// All of Muster's rules on `br0`, sorted.
+    /// Muster's rules on `br0`, sorted.
     pub fn ours(&self) -> Vec<String> {
         self.dump("br0")
     }
 
-    /// All of Muster's rules on a bridge, sorted.
+    /// Muster's rules on a bridge, sorted.
     pub fn dump(&self, bridge: &str) -> Vec<String> {
         lines(&self.switch.ofctl(&["dump-flows", bridge, OURS]))
     }
 
-    /// All rules on `br0`, sorted.
+    /// The rules on `br0`, sorted.
     pub fn all(&self) -> Vec<String> {
         lines(&self.switch.ofctl(&["dump-flows", "br0"]))
     }
 
-    /// What the controller says of `br0`.
+    /// The controller's list of rules on `br0`.
     pub fn list(&self) -> Vec<Value> {
         match self.site.json(&["flow", "list", "web-1/br0"]) {
             Value::Array(rows) => rows,

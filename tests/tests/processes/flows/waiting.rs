@@ -26,7 +26,7 @@ fn until_held(server: &FlowServer) {
     eventually("the next start of the switch is held", || is_held(server).then_some(()));
 }
 
-/// How often somebody waited for the switch to take something up.
+/// The number of times that somebody waited for the switch to take something up.
 fn asked(server: &FlowServer) -> u64 {
     server.switch.vsctl("get Open_vSwitch . next_cfg").trim().parse().unwrap()
 }

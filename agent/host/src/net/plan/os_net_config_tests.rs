@@ -14,9 +14,10 @@ use super::super::state::State;
 use super::super::target::Target;
 use super::plan;
 
-/// How many are planned. A change may only make it more.
+/// The number of documents that are planned. A change may only make it more.
 const PLANNED: usize = 62;
-/// How many are refused though os-net-config takes them, and not by name. A change may only make it fewer.
+/// The number of documents that are refused though os-net-config takes them, and not by name. A change may only make
+/// it fewer.
 const INVALID_HERE_ALONE: usize = 8;
 
 #[derive(Deserialize)]
@@ -35,7 +36,7 @@ struct Entry {
     valid: bool,
 }
 
-/// What becomes of a document.
+/// The verdict about a document.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Planned(usize),

@@ -160,7 +160,7 @@ impl Target {
     ) -> Option<LinkTarget> {
         let kind = self.kind_before(name, link, before, state)?;
         if let Some(problem) = conflict(name, &kind, state).filter(|_| !is_made(name, state)) {
-            self.warnings.push(format!("{name} was not put back: {problem}"));
+            self.warnings.push(format!("{name} was not restored: {problem}"));
             return None;
         }
         let mtu = match kind {
@@ -216,7 +216,7 @@ impl Target {
             }
             KindBefore::Existing | KindBefore::Vlan(_) | KindBefore::OvsInternal => "is gone",
         };
-        self.warnings.push(format!("{name} {why}; what it had before was not put back"));
+        self.warnings.push(format!("{name} {why}; what it had before was not restored"));
         None
     }
 

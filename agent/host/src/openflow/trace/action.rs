@@ -39,7 +39,7 @@ const HARMLESS: [&str; 20] = [
     "exit",
 ];
 
-/// What a line does besides changing the packet.
+/// The effect of a line besides changes of the packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing else.

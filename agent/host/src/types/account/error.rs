@@ -52,7 +52,7 @@ pub enum AccountFault {
     #[error("{name} after the change: {differ}")]
     Differs { name: String, differ: String },
     /// The change failed after a part of it was done.
-    #[error("{fault} ({})", match .back { None => "what was there before this job is back".to_owned(), Some(back) => format!("what was there before this job could not be put back: {back}") })]
+    #[error("{fault} ({})", match .back { None => "what was there before this job is back".to_owned(), Some(back) => format!("what was there before this job could not be restored: {back}") })]
     After {
         fault: Box<AccountFault>,
         /// The reason why that could not be undone.

@@ -89,7 +89,7 @@ pub enum PackageFault {
     #[error("{package} after the change: {differ}")]
     Differs { package: String, differ: String },
     /// The change failed after a part of it was done.
-    #[error("{fault} ({})", if .left.is_empty() { "what was there before this job is back".to_owned() } else { format!("what was there before this job could not all be put back: {}", .left.join(", ")) })]
+    #[error("{fault} ({})", if .left.is_empty() { "what was there before this job is back".to_owned() } else { format!("what was there before this job could not all be restored: {}", .left.join(", ")) })]
     After {
         fault: Box<PackageFault>,
         /// The remaining differences from the state before; empty if all was undone.

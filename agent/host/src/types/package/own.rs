@@ -55,7 +55,7 @@ pub struct OwnChange {
     pub within: u32,
 }
 
-/// A program that had to be put back beside a package of another version.
+/// A program that had to be restored beside a package of another version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PutBack {
     device: u64,
@@ -74,7 +74,7 @@ impl PutBack {
         fs::write(state_dir.join(Self::FILE), record)
     }
 
-    /// Whether the program is one that was put back; not if a package has replaced it since.
+    /// Whether the program is one that was restored; not if a package has replaced it since.
     pub fn is_of(program: &Path, state_dir: &Path) -> bool {
         let recorded = fs::read(state_dir.join(Self::FILE)).ok();
         let recorded = recorded.and_then(|bytes| serde_json::from_slice::<Self>(&bytes).ok());

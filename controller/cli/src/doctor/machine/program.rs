@@ -10,7 +10,7 @@ use tokio::time::timeout;
 /// Such programs answer in milliseconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 
-/// What it printed; none if it is not there, fails, or does not end.
+/// The program's output; none if it is missing, fails, or does not end.
 pub async fn ask(program: &Path, arguments: &[&str]) -> Option<String> {
     let mut command = Command::new(program);
     command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null()).kill_on_drop(true);

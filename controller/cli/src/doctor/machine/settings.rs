@@ -37,7 +37,7 @@ impl Default for Controller {
     }
 }
 
-/// What became of reading them.
+/// The outcome of reading the settings.
 #[derive(Debug)]
 pub enum Outcome {
     Read(Box<Settings>),

@@ -155,7 +155,7 @@ pub(super) fn end_holder(link: &Link) -> Result<(), StoreError> {
     first(link, sql, values![pid], |row| row.get::<i64>(0).map(drop)).map(drop)
 }
 
-/// Who has the lock: the number of the session, and its description.
+/// The holder of the lock: the number of the session, and its description.
 fn holder(link: &Link) -> Result<(i64, String), StoreError> {
     let sql = "SELECT a.pid, a.application_name || ' at ' || coalesce(host(a.client_addr), 'a socket of its machine')
                 || ', session ' || a.pid

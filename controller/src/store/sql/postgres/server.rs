@@ -16,7 +16,7 @@ use super::{Patience, PostgresError};
 use crate::site_name::SiteName;
 
 const PORT: u16 = 5432;
-/// What servers list in `pg_stat_activity`.
+/// The name that servers list in `pg_stat_activity`.
 const NAME: &str = "muster-controller";
 /// A quiet connection is tested after this.
 const KEEPALIVE: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const UNACKNOWLEDGED_MAX: Duration = Duration::from_secs(20);
 /// A database and how to reach it.
 #[derive(Clone)]
 pub struct Server {
-    /// One for each host, in order.
+    /// The settings for each host, in order.
     hosts: Vec<Config>,
     shown: String,
     check: Check,

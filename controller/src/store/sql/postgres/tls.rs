@@ -18,7 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::PostgresError;
 
-/// What is checked of the server's certificate.
+/// The check of the server's certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Check {
     /// Nothing: TLS keeps out who only listens.

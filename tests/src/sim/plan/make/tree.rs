@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::super::{Group, HANDLE, Here, Inner, Member, Order, Plan, Resource, Value, What};
+use super::super::{Group, HANDLE, Inner, Member, Order, Plan, Resource, Value, Virtual, What};
 use super::{Maker, Mood};
 
 /// The network of the first stack: the others have ports on it too.
@@ -27,9 +27,9 @@ impl Maker {
         }
         let name = if stack == 0 { SHARED.to_owned() } else { format!("net-{stack}") };
         let last = if mood == Mood::Any { *self.dice.pick(&LAST) } else { LAST_SOUND };
-        let subnet = Here::Subnet { network: name.clone(), third: third_of(stack), last };
-        for (key, here) in [("y", Here::Net { name }), ("z", subnet)] {
-            plan.resources.insert(key.into(), Resource::of(What::Here(here)));
+        let subnet = Virtual::Subnet { network: name.clone(), third: third_of(stack), last };
+        for (key, here) in [("y", Virtual::Net { name }), ("z", subnet)] {
+            plan.resources.insert(key.into(), Resource::of(What::Virtual(here)));
         }
     }
 
@@ -44,12 +44,12 @@ impl Maker {
     ) -> What {
         if plan.resources.contains_key(HANDLE) && self.dice.one_in(4) {
             let timeout = if mood == Mood::Any { *self.dice.pick(&[10, 40, 120, 600]) } else { 600 };
-            return What::Here(Here::Wait { count: 1 + self.dice.below(3), timeout });
+            return What::Virtual(Virtual::Wait { count: 1 + self.dice.below(3), timeout });
         }
         match self.dice.below(10) {
-            0 | 1 if self.dice.one_in(2) => What::Here(Here::Value(self.value(plan, earlier))),
-            0 | 1 => What::Here(Here::Value(Value::Text(self.dice.below(4).to_string()))),
-            2 => What::Here(Here::Random { length: 4 + self.dice.index(2), salt: self.dice.below(2) }),
+            0 | 1 if self.dice.one_in(2) => What::Virtual(Virtual::Value(self.value(plan, earlier))),
+            0 | 1 => What::Virtual(Virtual::Value(Value::Text(self.dice.below(4).to_string()))),
+            2 => What::Virtual(Virtual::Random { length: 4 + self.dice.index(2), salt: self.dice.below(2) }),
             3..6 => What::Group(self.group(mood, plan, earlier, node)),
             6..8 => What::Nested(self.inner(plan, earlier, node)),
             _ => {
@@ -64,14 +64,14 @@ impl Maker {
                     _ => None,
                 };
                 let by_id = is_own && self.dice.one_in(2);
-                What::Here(Here::Port { network, by_id, fixed: fixed.map(|last| (third, last)) })
+                What::Virtual(Virtual::Port { network, by_id, fixed: fixed.map(|last| (third, last)) })
             }
         }
     }
 
     fn some_network(&mut self, plan: &Plan) -> (String, bool) {
         match plan.resources.get("y").map(|own| &own.what) {
-            Some(What::Here(Here::Net { name })) if name == SHARED || self.dice.one_in(2) => {
+            Some(What::Virtual(Virtual::Net { name })) if name == SHARED || self.dice.one_in(2) => {
                 (name.clone(), true)
             }
             _ => (SHARED.to_owned(), false),
@@ -85,7 +85,9 @@ impl Maker {
             resource.is_there()
                 && match &resource.what {
                     What::Dummy { values, .. } => values.contains_key(key),
-                    What::Here(Here::Value(Value::Text(text))) => key == "n" && text.parse::<u64>().is_ok(),
+                    What::Virtual(Virtual::Value(Value::Text(text))) => {
+                        key == "n" && text.parse::<u64>().is_ok()
+                    }
                     _ => false,
                 }
         };
@@ -94,7 +96,7 @@ impl Maker {
             return Value::Text(text);
         }
         let of = *self.dice.pick(&those);
-        let is_value = matches!(plan.resources[of].what, What::Here(_));
+        let is_value = matches!(plan.resources[of].what, What::Virtual(_));
         Value::Attribute(of.to_owned(), if is_value { "value" } else { key }.to_owned())
     }
 

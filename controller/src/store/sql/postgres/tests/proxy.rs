@@ -10,7 +10,7 @@ use std::thread;
 
 use tempfile::TempDir;
 
-/// What happens at the next commit.
+/// The event at the next commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trick {
     /// The server has it, and its answer does not arrive.

@@ -15,7 +15,7 @@ pub const POOL: RangeInclusive<u8> = 10..=130;
 /// And of those that ports ask for.
 pub const ASKED_FOR: RangeInclusive<u8> = 150..=231;
 
-/// What a port says that gets none.
+/// The reason of a port that gets no address.
 const NONE_FREE: &str = "no address is free";
 /// The reason why else something of the plan is refused.
 const REFUSALS: [(&str, &str); 4] = [
@@ -33,7 +33,7 @@ pub fn third_of(network: &str) -> usize {
     network.strip_prefix("net-").and_then(|n| n.parse().ok()).map_or(0, |stack: usize| 1 + stack % 200)
 }
 
-/// Who holds each address.
+/// The holders of each address.
 #[derive(Default)]
 pub struct Held(BTreeMap<String, Vec<u64>>);
 
@@ -99,7 +99,7 @@ fn none_free(progress: &ProgressRecord) -> Option<&str> {
     reason.contains(NONE_FREE).then_some(reason)
 }
 
-/// What of it is counted.
+/// The name under which its state is counted.
 pub fn counted(progress: &ProgressRecord) -> Option<&'static str> {
     if none_free(progress).is_some() {
         return Some("tree no address is free");

@@ -14,10 +14,10 @@ use super::plan::{Plan, Value, What};
 use super::shared::Shared;
 use super::world::World;
 
-/// Of those that adopt.
+/// The operators that adopt.
 pub struct Adopters {
     dice: Dice,
-    /// Nobody adopts anything in most runs, which so go as they went before there were any adopters.
+    /// Whether there are any. Most runs have none, and go as they went before there were adopters.
     are_there: bool,
 }
 

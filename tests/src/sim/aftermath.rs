@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// What became durable in the last turn.
+    /// Takes note of what became durable in the last turn.
     pub fn noted(&mut self) {
         self.shared.borrow_mut().remember_maintained();
         let noted = std::mem::take(&mut self.shared.borrow_mut().noted);
@@ -198,7 +198,7 @@ impl World {
         all
     }
 
-    /// What an operator would see after this turn.
+    /// Looks at the site as an operator would after this turn.
     pub fn look(&mut self) {
         let Some(turns) = self.controller.turns.as_ref().filter(|_| self.looks_at_all()) else { return };
         let site = turns.view();
@@ -242,7 +242,7 @@ fn keeps(row: &ResourceRecord) -> bool {
     row.spec.as_ref().is_some_and(|spec| spec.unpack().spec().is_some_and(is_kept))
 }
 
-/// What was made by it stays when that is deleted.
+/// Whether things made by it stay when it is deleted.
 pub fn is_kept(spec: &Spec) -> bool {
     match spec {
         Spec::File(file) => file.on_delete == OnDelete::Keep,

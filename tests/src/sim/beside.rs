@@ -42,7 +42,7 @@ pub struct Beside {
 pub enum Refused {
     /// As the run wanted it.
     Expected(StoreError),
-    /// It should have been written.
+    /// The change should have been written.
     Wrong(String),
 }
 

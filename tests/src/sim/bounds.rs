@@ -15,14 +15,14 @@ use super::store::Tables;
 
 /// A run in so many.
 const IN: u64 = 4;
-/// Of all that is kept of the past.
+/// The bound of everything that is kept of the past.
 const FEW: usize = 3;
 /// Revisions that a rollback may lead to are kept besides the newest.
 const ROLLBACKS: usize = 2;
 /// Tokens of servers that ask again and again for their answer was lost, and those that others hold.
 const TOKENS: usize = 12;
 
-/// What a site keeps to.
+/// The limits of the site.
 pub fn limits(options: &Options, limits: Limits) -> Limits {
     let is_on = options.parts.load && Dice::new(options.seed, "bounds").one_in(IN);
     if !is_on {
@@ -63,7 +63,7 @@ impl Tables {
 }
 
 impl Shared {
-    /// All of a commit is there.
+    /// Checks that the site keeps to its bounds after a commit.
     pub fn keeps_to_its_bounds(&mut self) {
         let wrong = self.limits.as_ref().and_then(|limits| self.tables.keeps_too_much(limits));
         wrong.into_iter().for_each(|wrong| self.violate(wrong));

@@ -37,9 +37,9 @@ pub struct Line {
     /// The name in its certificate.
     pub node: NodeId,
     pub machine: usize,
-    /// Which start of its agent.
+    /// The number of its agent's start.
     pub life: u64,
-    /// Which start of the controller.
+    /// The number of the controller's start.
     pub run: u64,
     /// When it was made.
     pub since: MonoTime,
@@ -58,16 +58,16 @@ struct Pipe {
     free: MonoTime,
 }
 
-/// All connections there ever were.
+/// The connections that there ever were.
 #[derive(Default)]
 pub struct Bus {
     /// By number.
     pub lines: BTreeMap<u64, Line>,
     /// The one that each node has, as the controller sees it.
     pub registered: BTreeMap<NodeId, u64>,
-    /// What may be sent again.
+    /// The packets that may be sent again.
     pub kept: Kept,
-    /// What was taken, by either end.
+    /// The packets that were taken, by either end.
     pub taken: TakenPackets,
     next: u64,
 }
@@ -163,14 +163,14 @@ impl World {
         self.greets(number, greeting);
     }
 
-    /// What an agent says.
+    /// Posts the messages of an agent.
     pub fn post_up(&mut self, line: u64, messages: &[Up]) {
         // What is told of ports has no number: MQTT says nothing twice over one connection with something else in between.
         let in_order = messages.iter().any(|message| matches!(message, Up::Ports(_)));
         self.post(line, Way::Up, wire::pack(messages), in_order);
     }
 
-    /// What the controller says.
+    /// Posts the messages of the controller.
     pub fn post_down(&mut self, line: u64, messages: &[Down]) {
         self.post(line, Way::Down, wire::pack(messages), false);
     }

@@ -45,21 +45,21 @@ struct Held {
     lives: u64,
 }
 
-/// Of a server.
+/// The clock of a server.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Clock {
     /// Seconds that it is ahead.
     ahead: i64,
-    /// What its agent said last.
+    /// The time that its agent told last.
     told: Option<i64>,
-    /// What was read last: so much it was ahead of the time, and of the controller's clock.
+    /// The last reading: by how much it was ahead of the time, and of the controller's clock.
     read: Option<(i64, i64)>,
 }
 
-/// Of the controller's machine.
+/// The clock of the controller's machine, and those of servers.
 #[derive(Clone, Debug)]
 pub struct Clocks {
-    /// They are set.
+    /// Whether clocks are set in this run.
     pub is_on: bool,
     dice: Dice,
     /// So much is the controller's ahead.
@@ -78,7 +78,7 @@ impl Default for Clocks {
 }
 
 impl Clocks {
-    /// Of a run.
+    /// The clocks of a run.
     pub fn new(seed: u64, is_on: bool) -> Self {
         let dice = Dice::new(seed, "clocks");
         Self { is_on, dice, ahead: 0, kept: None, steady: None, held: Vec::new(), made: 0 }
@@ -108,7 +108,7 @@ impl Clocks {
         self.steady.filter(|_| self.is_on).map(|steady| steady.at(&self.server(now)))
     }
 
-    /// What goes along with this message, as the agent's driver has it.
+    /// The message that goes along with this one, as the agent's driver has it.
     pub fn beside(&self, said: &Up, clock: &mut Clock) -> Option<Up> {
         let is_due = match said {
             Up::Jobs(_) | Up::Ledger { last: true, .. } => true,

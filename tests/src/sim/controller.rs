@@ -34,7 +34,7 @@ pub struct Controller {
     pub turns: Option<Turns<SimStore, SimOutbox>>,
     /// Counts its starts.
     pub run: u64,
-    /// It stands still, or waits for its disk, until then.
+    /// The time until which it stands still, or waits for its disk.
     pub busy_until: MonoTime,
     /// Bounds of this site.
     pub limits: Limits,
@@ -53,11 +53,11 @@ pub struct Controller {
 pub enum Inlet {
     /// A node is here.
     Connected { node: NodeId, connection: u64 },
-    /// It is gone.
+    /// The connection is gone.
     Disconnected { node: NodeId, connection: u64 },
-    /// It said something.
+    /// The node sent messages.
     Received { node: NodeId, connection: u64, messages: Vec<Up> },
-    /// One of a crowd of operators asks.
+    /// An operator of a crowd asks.
     Asks(Rc<Asking>),
 }
 
@@ -79,7 +79,7 @@ impl Controller {
         }
     }
 
-    /// What waits for it.
+    /// Takes the inlets that wait for it.
     pub fn takes_inbox(&mut self) -> VecDeque<Inlet> {
         std::mem::take(&mut self.inbox)
     }
@@ -91,7 +91,7 @@ impl Controller {
 }
 
 impl World {
-    /// It starts; if its disk does not let it, again a little later.
+    /// Starts the controller; if its disk does not let it, again a little later.
     pub fn controller_starts(&mut self) {
         if self.controller.turns.is_none() && !self.controller_loads(None) {
             self.later(Duration::from_secs(5), Event::ControllerStarts);
@@ -132,7 +132,7 @@ impl World {
         true
     }
 
-    /// It ends wherever it is; what it had not written is lost.
+    /// Ends the controller wherever it is; what it had not written is lost.
     pub fn controller_ends(&mut self) {
         if self.controller_is_left_alone().is_some() {
             self.another_start_follows();
@@ -359,7 +359,7 @@ impl World {
         }
     }
 
-    /// What left the controller goes its way.
+    /// Sends on what left the controller.
     fn what_left(&mut self) {
         let (leaving, suspects) = {
             let mut shared = self.shared.borrow_mut();

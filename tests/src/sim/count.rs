@@ -13,7 +13,7 @@ impl Counts {
         *self.0.entry(what.into()).or_default() += 1;
     }
 
-    /// How often so far.
+    /// The count so far.
     pub fn of(&self, what: &str) -> u64 {
         self.0.get(what).copied().unwrap_or_default()
     }

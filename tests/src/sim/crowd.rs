@@ -20,9 +20,9 @@ use super::world::{Event, World};
 /// Of the turns that could be late one in so many is: while a stack is being deleted, and otherwise.
 const SELDOM: [u64; 2] = [8, 40];
 
-/// What one of them wants.
+/// A request of one of them.
 pub struct Asking {
-    /// Of this stack.
+    /// The name of the stack.
     pub name: StackName,
     pub asked: Asked,
     pub how: How,

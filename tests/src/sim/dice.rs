@@ -46,7 +46,7 @@ impl Dice {
         self.below(1000) < rate
     }
 
-    /// One of them; there is one.
+    /// Picks an item; there is one.
     pub fn pick<'a, T>(&mut self, items: &'a [T]) -> &'a T {
         &items[self.index(items.len())]
     }

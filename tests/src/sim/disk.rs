@@ -15,14 +15,14 @@ use super::flow::Log;
 #[derive(Clone, Default)]
 pub struct Disk {
     pub(super) entries: BTreeMap<ResourceId, Entry>,
-    /// What each resource held last, also of those that are gone.
+    /// The claims that each resource held last, also of those that are gone.
     held: BTreeMap<ResourceId, Vec<Claim>>,
     /// As they were when last synced, of those that were written since.
     pub(super) unsynced: BTreeMap<ResourceId, Option<Entry>>,
     pub(super) epoch: EpochId,
     pub(super) epoch_synced: EpochId,
     pub(super) contents: BTreeMap<ContentDigest, Vec<u8>>,
-    /// Of flow tables.
+    /// The logs of flow tables.
     pub logs: BTreeMap<Bridge, Log>,
     /// Entries in them that their table does not know any more, by their digest.
     pub excused: BTreeMap<Bridge, BTreeSet<(FlowId, u64)>>,
@@ -84,7 +84,7 @@ impl Disk {
         self.entries.values().any(|other| other.is_over(entry))
     }
 
-    /// What a resource holds, or held.
+    /// The claims that a resource holds, or held.
     pub fn held_by(&self, resource: ResourceId) -> Vec<Claim> {
         self.held.get(&resource).cloned().unwrap_or_default()
     }

@@ -211,7 +211,7 @@ fn shown(effect: &Effect) -> String {
     }
 }
 
-/// What of an effect is counted.
+/// The name under which an effect is counted.
 fn counted(effect: &Effect) -> Option<String> {
     Some(match effect {
         Effect::Run { job, .. } => format!("agent runs {:?}", job.action),

@@ -7,18 +7,18 @@ use muster_shared::MonoTime;
 
 use super::dice::Dice;
 
-/// How bad the world is.
+/// The number and severity of faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Level {
     /// Nothing goes wrong but what operators do.
     None,
     /// Now and then.
     Light,
-    /// All the time.
+    /// Faults all the time.
     Heavy,
 }
 
-/// What can go wrong.
+/// The kind of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     /// A message takes seconds.
@@ -53,7 +53,7 @@ pub enum Kind {
     TurnLate,
     /// The controller's disk is full for a while.
     StoreFull,
-    /// It can be neither written nor read for a while.
+    /// The store can be neither written nor read for a while.
     StoreBroken,
     /// Another program holds the database for a while.
     StoreBusy,
@@ -63,7 +63,7 @@ pub enum Kind {
     StoreRestored,
     /// A copy of the controller's disk runs elsewhere, and agents reach it instead.
     ControllerTwice,
-    /// One of several controllers is stopped for a while, with its keeper of the lease, and its clock goes on.
+    /// A controller of several is stopped for a while, with its keeper of the lease, and its clock goes on.
     ControllerPaused,
     /// Nothing passes between one of several controllers and the database for a while.
     ControllerCutOff,
@@ -91,9 +91,9 @@ pub enum Kind {
     PowerCut,
     /// A server's disk is full for a while.
     LedgerFull,
-    /// What was fetched is not what was sent.
+    /// The content that was fetched is not the one that was sent.
     ContentDamaged,
-    /// What is there cannot be read.
+    /// The state before a change cannot be read.
     CaptureFails,
     /// A job fails, nothing changed.
     JobFails,
@@ -109,7 +109,7 @@ pub enum Kind {
     JobSlow,
     /// While a script runs, or right after, its server loses power, its processes are killed, or its agent ends.
     EndsInRun,
-    /// What was there before a change cannot be restored just now.
+    /// The state before a change cannot be restored just now.
     RestoreFails,
     /// A thing is not as it should be while it is looked at: somebody changes it, and changes it back.
     ForeignChange,
@@ -119,7 +119,7 @@ pub enum Kind {
     ForeignThing,
     /// Somebody does so again each time it is corrected.
     ForeignFight,
-    /// Nobody tells the agent that something changed.
+    /// No hint reaches the agent that something changed.
     HintLost,
     /// A switch ends, and begins again with nothing on it.
     SwitchRestarts,
@@ -137,11 +137,11 @@ pub enum Kind {
     SwitchSilent,
     /// A switch takes seconds.
     SwitchSlow,
-    /// Nobody tells the agent that a rule changed or ended.
+    /// No hint reaches the agent that a rule changed or ended.
     FlowHintLost,
     /// A cable is cut, and both ends see it.
     CableCut,
-    /// What goes over a cable does not arrive, in one direction or both, and nobody sees that.
+    /// A cable loses packets, in one direction or both, and nobody sees that.
     CableSilent,
     /// A cable is cut and whole again, over and over.
     CableFlaps,
@@ -152,7 +152,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// The kinds of faults.
     pub const ALL: [Self; 64] = [
         Self::MessageDelayed,
         Self::MessageTwice,
@@ -301,7 +301,7 @@ impl Kind {
     }
 }
 
-/// What chaos brings, as often as it stands here.
+/// The faults that chaos brings, as often as each is named here.
 pub const CHAOS: [Kind; 38] = [
     Kind::ForeignDrift,
     Kind::ForeignDrift,
@@ -343,25 +343,25 @@ pub const CHAOS: [Kind; 38] = [
     Kind::RuleInvented,
 ];
 
-/// One that happened.
+/// A fault that happened.
 #[derive(Clone, Debug)]
 pub struct Fired {
-    /// Its number in the run.
+    /// The fault's number in the run.
     pub number: u64,
-    /// When.
+    /// The time of the fault.
     pub at: MonoTime,
     pub kind: Kind,
     /// To whom.
     pub whom: String,
 }
 
-/// Decides.
+/// The faults of a run.
 pub struct Faults {
-    /// How bad.
+    /// The level of the run.
     pub level: Level,
-    /// They have not stopped yet.
+    /// Whether faults have not stopped yet.
     pub on: bool,
-    /// Those that happened.
+    /// The faults that happened.
     pub fired: Vec<Fired>,
     dice: BTreeMap<Kind, Dice>,
     number: u64,
@@ -369,7 +369,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// Of a run, without those `left_out`.
+    /// The faults of a run, without those `left_out`.
     pub fn new(seed: u64, level: Level, left_out: BTreeSet<u64>) -> Self {
         let dice = Kind::ALL.into_iter().map(|kind| (kind, Dice::new(seed, &kind.name()))).collect();
         Self { level, on: level != Level::None, fired: Vec::new(), dice, number: 0, left_out }
@@ -388,7 +388,7 @@ impl Faults {
         self.dice(kind).per_mille(rate) && self.happens(at, kind, whom)
     }
 
-    /// It is to happen here and now, unless it is left out.
+    /// Whether a fault is to happen here and now; not if it is left out.
     pub fn happens(&mut self, at: MonoTime, kind: Kind, whom: &str) -> bool {
         let number = self.number;
         self.number += 1;

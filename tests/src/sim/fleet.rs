@@ -24,12 +24,12 @@ const JUST_NOW: Duration = Duration::from_secs(5);
 
 type Labels = BTreeMap<String, String>;
 
-/// What of nodes and members is remembered to tell what may be.
+/// The memory of nodes and members that tells what may be.
 #[derive(Clone, Default)]
 pub struct Fleet {
     /// Labels that nodes had, and until when.
     had: BTreeMap<NodeId, VecDeque<(MonoTime, Labels)>>,
-    /// Who has other labels since when.
+    /// The time since which nodes have other labels.
     labelled: BTreeMap<NodeId, MonoTime>,
     /// Revision and traversal of each stack as the last commit left them.
     stood: BTreeMap<u64, (u32, u64)>,
@@ -155,14 +155,14 @@ pub fn members(stack: u64, tables: &Tables) -> impl Iterator<Item = &str> {
 }
 
 impl World {
-    /// What a server that joins is.
+    /// The labels of a server that joins.
     pub fn labels_at_first(&mut self) -> Labels {
         let dice = &mut self.operators.fleet;
         let has_role = dice.below(4) > 0;
         has_role.then(|| (ROLE.to_owned(), role(dice.below(ROLES)))).into_iter().collect()
     }
 
-    /// One of those who see to the fleet does something.
+    /// Lets an operator of the fleet act.
     pub fn fleet_operator_acts(&mut self) {
         if self.operators.done {
             return;

@@ -21,19 +21,19 @@ use guarded::guarded_of;
 /// A file, its content by digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileState {
-    /// Of its content.
+    /// The digest of its content.
     pub digest: ContentDigest,
     /// Permission bits.
     pub mode: u32,
 }
 
-/// What an agent keeps of the time before Muster.
+/// The state before Muster that an agent keeps.
 #[derive(Serialize, Deserialize)]
 enum Was {
     Nothing,
     File(Option<FileState>),
     Links(BTreeMap<String, u32>),
-    /// All that a change may touch: MTU and maker.
+    /// The links that a change may touch: MTU and maker.
     Undo(BTreeMap<String, (u32, Option<ResourceId>)>),
 }
 
@@ -42,7 +42,7 @@ enum Was {
 pub struct Step {
     pub link: String,
     pub mtu: u32,
-    /// Who makes it; none: it is as before Muster.
+    /// The maker; none: it is as before Muster.
     pub by: Option<ResourceId>,
 }
 
@@ -59,7 +59,7 @@ pub struct Host {
     pub files_before: BTreeMap<String, FileState>,
     /// As they are without Muster.
     pub links_before: BTreeMap<String, u32>,
-    /// Who wrote a path or link last, while it is there.
+    /// The last writer of a path or link that is there.
     pub made_by: BTreeMap<String, ResourceId>,
     /// Links that somebody has changed by hand since they were made: to what, and when.
     pub by_hand: BTreeMap<String, (u32, MonoTime)>,
@@ -67,7 +67,7 @@ pub struct Host {
     pub touched: BTreeMap<String, MonoTime>,
     /// Files and dummies that others have changed since they were made.
     pub others: Others,
-    /// What the scripts of each deployment came to last.
+    /// The last outcome of the scripts of each deployment.
     pub scripts: BTreeMap<ResourceId, Ran>,
     /// Runs of scripts.
     pub runner: Runner,
@@ -118,7 +118,7 @@ impl Host {
         host
     }
 
-    /// It has nothing where Muster is to make something.
+    /// Removes what is there before Muster.
     pub fn is_bare(&mut self) {
         self.files.retain(|path, _| path == FOUND.0);
         self.files_before = self.files.clone();

@@ -32,7 +32,7 @@ impl Options {
         Self { nodes: NODES, stacks: self.stacks.min(STACKS), minutes, parts, ..self }
     }
 
-    /// It is such a site.
+    /// Whether it is such a site.
     pub fn is_large(&self) -> bool {
         self.nodes >= NODES
     }

@@ -39,7 +39,7 @@ const RECORDED_WITHIN: Duration = Duration::from_secs(1);
 /// Whether this run has servers with much to do, and what they have to do.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// It has.
+    /// Whether the site has such a load.
     pub is_on: bool,
     /// There are servers by the thousand, and things on all of them.
     pub is_wide: bool,
@@ -47,7 +47,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Of this run.
+    /// The load of this run.
     pub fn of(options: &Options) -> Self {
         let mut dice = Dice::new(options.seed, "load");
         let is_wide = options.is_large();
@@ -64,7 +64,7 @@ impl Load {
         Self { is_on: self.is_on, is_wide: self.is_wide, dice: Dice::new(seed, purpose) }
     }
 
-    /// What the site keeps to.
+    /// The limits of the site.
     pub fn limits(&self, limits: Limits) -> Limits {
         if !self.is_on {
             return limits;

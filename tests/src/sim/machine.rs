@@ -31,23 +31,23 @@ pub struct Machine {
     /// The end of the seal.
     pub seal: Rc<Seal>,
     pub key: SealPublic,
-    /// It has been told that it is a node.
+    /// Whether it has been told that it is a node.
     pub joined: bool,
-    /// It has been replaced, or cut off for ever.
+    /// Whether it has been replaced, or cut off for ever.
     pub scrapped: bool,
-    /// It runs beside the one that it is a copy of, and counts for nothing.
+    /// Whether it runs beside the one that it is a copy of, and counts for nothing.
     pub is_clone: bool,
     /// The agent, while one runs.
     pub process: Option<Process>,
     /// Counts agents' starts: what is for an earlier one is nobody's.
     pub life: u64,
-    /// What is on its disk.
+    /// The contents of its disk.
     pub disk: Disk,
     pub host: Host,
     /// Bytes a second over its line, if that is slow.
     pub bandwidth: Option<u64>,
     pub clock: Clock,
-    /// Of its jobs.
+    /// The places of its jobs.
     pub places: Places,
     /// Cannot be reached before this.
     pub cut_off_until: MonoTime,
@@ -56,7 +56,7 @@ pub struct Machine {
     /// The host could not restore something then: it is tried again in its time.
     pub refused_at: MonoTime,
     boot: u128,
-    /// It starts anew after a power cut.
+    /// Whether it starts anew after a power cut.
     boots: bool,
     /// When its agent last began, or went on after it stood still.
     pub up_since: MonoTime,
@@ -64,7 +64,7 @@ pub struct Machine {
     pub cuts: u32,
     /// The connection that stood when it was cut off last goes on.
     pub line_goes_on: bool,
-    /// What it was told to do, by generation.
+    /// The jobs that it was told to do, by generation.
     pub given: BTreeMap<(ResourceId, Generation), (Action, Spec)>,
 }
 
@@ -74,9 +74,9 @@ pub struct Process {
     pub agent: Agent,
     started: MonoTime,
     inbox: VecDeque<Input>,
-    /// What its connection brought and the agent has not read yet.
+    /// The input that its connection brought and the agent has not read yet.
     socket: VecDeque<Input>,
-    /// All of it was read, and nothing was handled since.
+    /// Whether all of that was read, and nothing was handled since.
     caught_up: bool,
     pub(super) written: Vec<(WriteId, Result<(), String>)>,
     pub(super) said: Vec<Up>,
@@ -91,13 +91,13 @@ pub struct Process {
     pub(super) checks: BTreeMap<ReportKey, (Job, bool)>,
     /// Adoptions that found what they want.
     pub(super) compared: BTreeSet<ReportKey>,
-    /// What the host is asked to tell changes of.
+    /// The things of which the host is asked to tell changes.
     pub(super) watched: BTreeMap<ResourceId, Thing>,
     /// Jobs that wait for a script.
     pub(super) scripts: BTreeMap<ReportKey, Ordered>,
     /// Entries that say how a job ended, and are not on disk yet.
     pub(super) ended: Vec<Entry>,
-    /// What is under way at flow tables.
+    /// The work under way at flow tables.
     pub hands: Hands,
     /// Ends after so many effects.
     pub fuse: Option<u32>,
@@ -105,7 +105,7 @@ pub struct Process {
     pub(super) greeted: EpochId,
     /// Epoch that it said last that it obeys.
     pub(super) said_epoch: EpochId,
-    /// It takes its disk for full, until it has found room.
+    /// Whether it takes its disk for full, until it has found room.
     pub(super) found_no_room: bool,
     /// Jobs whose change was under way, and not confirmed, when the agent before it ended.
     pub(super) half_done: BTreeSet<ReportKey>,
@@ -179,7 +179,7 @@ impl Machine {
         }
     }
 
-    /// What a resource holds, or held, as its agent has written down.
+    /// The claims that a resource holds, or held, as its agent has written down.
     pub fn held_by(&self, resource: ResourceId) -> Vec<Claim> {
         self.disk.held_by(resource)
     }
@@ -199,7 +199,7 @@ impl Machine {
         self.process.as_ref().is_some_and(|process| process.hands.watched.contains(bridge))
     }
 
-    /// It has lost power, and not booted yet.
+    /// Whether it has lost power, and not booted yet.
     pub fn is_off(&self) -> bool {
         self.boots && self.process.is_none()
     }
@@ -235,7 +235,7 @@ impl Process {
         })
     }
 
-    /// Nobody reads any more what the connection brought.
+    /// Drops what the connection brought.
     pub fn hangs_up(&mut self) {
         self.socket.clear();
     }

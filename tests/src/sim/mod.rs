@@ -68,24 +68,24 @@ pub use dice::Dice;
 pub use fault::{Fired, Kind, Level};
 pub use run::{Outcome, run};
 
-/// What a run is made from.
+/// The options from which a run is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Everything follows from it.
     pub seed: u64,
-    /// Servers.
+    /// The number of servers.
     pub nodes: usize,
     /// Stacks that operators work on.
     pub stacks: usize,
     /// Virtual minutes in which things go wrong.
     pub minutes: u64,
-    /// How much goes wrong.
+    /// The level of faults.
     pub faults: Level,
-    /// What sites have besides the rest.
+    /// The parts that sites have besides the rest.
     pub parts: Parts,
 }
 
-/// What a run may be without: seeds that failed before there was such a thing.
+/// The parts that a run may be without: seeds that failed before there was such a thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parts {
     /// Some servers have bridges with cables between them, and there are intents.
@@ -102,7 +102,7 @@ pub struct Parts {
     pub load: bool,
     /// Clocks are set.
     pub clocks: bool,
-    /// One site of a hundred has servers by the thousand.
+    /// Large sites: one of a hundred has servers by the thousand.
     pub large: bool,
     /// Turns of some controllers have few rows, so that large operations enter theirs in slices.
     pub slices: bool,
@@ -150,7 +150,7 @@ impl Parts {
         standbys: false,
     };
 
-    /// All that need not be asked for.
+    /// The parts that need not be asked for.
     pub const ALL: Self = Self {
         network: true,
         fleets: true,
@@ -163,7 +163,7 @@ impl Parts {
         ..Self::NONE
     };
 
-    /// All but those that are `left_out`, and what is asked for.
+    /// The parts but those that are `left_out`, and what is asked for.
     pub fn but(left_out: &[Part], asked: &[Part]) -> Self {
         let has = |part| !left_out.contains(&part);
         Self {
@@ -180,7 +180,7 @@ impl Parts {
         }
     }
 
-    /// All that need not be asked for is there.
+    /// Whether all parts are there that need not be asked for.
     pub fn is_all(self) -> bool {
         Self { history: false, mixed: false, ..self } == Self::ALL
     }

@@ -33,37 +33,37 @@ use walk::Rules;
 
 /// Cables, what is heard over them, and what agents told of that.
 pub struct Network {
-    /// What is connected with what, as it is meant to be.
+    /// The cables as they are wanted.
     pub fabric: Rc<Fabric>,
     /// As they are, in the order of the fabric's.
     cables: Vec<Cable>,
     /// Ports for hosts that are down, each with the turn in which it went.
     down: BTreeMap<(usize, &'static str), u64>,
     ears: BTreeMap<Side, Ear>,
-    /// What each bridge's agent told last.
+    /// The ports that each bridge's agent told last.
     told: BTreeMap<usize, DevicePorts>,
     /// Agents that know their bridges: which start of which server.
     seen: BTreeSet<(usize, u64)>,
-    /// Something happened that may change what is heard.
+    /// Whether something happened that may change what is heard.
     pub dirty: bool,
     /// Counts faults, so that only the last of a cable is mended.
     turn: u64,
-    /// What lies on each bridge, as far as packets of intents go.
+    /// The rules of intents on each bridge.
     rules: Vec<Rules>,
-    /// Of what was looked at last.
+    /// The digest of what was looked at last.
     print: u64,
     /// The version of intents whose reservations were added up last.
     added_up: u64,
     /// When cables break, and how.
     chaos: Dice,
-    /// How long it takes until something is heard.
+    /// The time until something is heard.
     air: Dice,
-    /// What operators ask for.
+    /// The wishes of operators.
     wishes: Dice,
 }
 
 impl Network {
-    /// Of a run with so many servers.
+    /// The network of a run with so many servers.
     pub fn new(seed: u64, nodes: usize) -> Self {
         let fabric = Fabric::new(&mut Dice::new(seed, "fabric"), nodes);
         let cables = fabric.cables.iter().map(|_| Cable::default()).collect();

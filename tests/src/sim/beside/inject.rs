@@ -19,7 +19,7 @@ pub enum Wrong {
     Damaged,
     /// A row is refused.
     Constraint,
-    /// All rows are taken, and then the commit is not.
+    /// The commit is refused after all of its rows were taken.
     AtCommit,
     /// Another program holds the database.
     Held,
@@ -33,7 +33,7 @@ impl Wrong {
         if dice.one_in(20) { Self::Held } else { Self::ALL[dice.index(4)] }
     }
 
-    /// What the store has to take it for.
+    /// The failure for which the store has to take it.
     pub fn failure(self) -> Failure {
         match self {
             Self::Full => Failure::Full,
@@ -73,7 +73,7 @@ pub struct Injector {
 }
 
 impl Injector {
-    /// Of the database at `path`, which has all of its tables.
+    /// Faults of the database at `path`, which has all of its tables.
     pub fn new(path: &Path) -> rusqlite::Result<Self> {
         let db = Connection::open(path)?;
         let mut select = db.prepare("SELECT name FROM sqlite_schema WHERE type = 'table'")?;
@@ -91,12 +91,12 @@ impl Injector {
         Ok(Self { db, armed: None })
     }
 
-    /// What goes wrong in the next commit.
+    /// The fault of the next commit.
     pub fn armed(&self) -> Option<Wrong> {
         self.armed
     }
 
-    /// It goes wrong when this many rows of the next commit were written, if there are as many.
+    /// Lets the next commit fail when this many of its rows were written, if there are as many.
     pub fn arm(&mut self, wrong: Wrong, rows: u64) -> rusqlite::Result<()> {
         self.disarm()?;
         self.armed = Some(wrong);

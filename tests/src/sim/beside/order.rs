@@ -25,13 +25,13 @@ use muster_shared::{NodeId, StackName};
 
 use super::super::dice::Dice;
 
-/// What two changes meet at.
+/// The place at which two changes meet.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Place {
     Stack(u64),
     Name(StackName),
     Revisions(u64),
-    /// All rows and edges.
+    /// The rows and edges.
     Rows,
     Row(u64),
     Edges(u64),
@@ -52,7 +52,7 @@ enum Place {
     Audit,
 }
 
-/// Where the change writes; and whether it passes no removal of a stack.
+/// The places to which the change writes; and whether it passes no removal of a stack.
 fn places(change: &Change) -> (Vec<Place>, bool) {
     use Place::*;
     match change {
@@ -120,7 +120,7 @@ fn of_intent(change: &IntentChange) -> Place {
     }
 }
 
-/// All of them once, in any order that keeps what depends on each other.
+/// The changes, each once, in any order that keeps what depends on each other.
 pub fn shuffled(changes: &[Change], dice: &mut Dice) -> Vec<Change> {
     let mut follow: Vec<Vec<usize>> = vec![Vec::new(); changes.len()];
     let mut waits_for = vec![0; changes.len()];

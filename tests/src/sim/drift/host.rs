@@ -8,16 +8,16 @@ use muster_shared::{MonoTime, ResourceId};
 use super::super::dice::Dice;
 use super::super::host::{FileState, Host};
 
-/// What others can change.
+/// A thing that others can change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thing {
     /// By its path.
     File(String),
-    /// Of this resource.
+    /// The dummy of this resource.
     Dummy(ResourceId),
 }
 
-/// How it is; none: it is not there.
+/// The state of a thing; none: it is not there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Left {
     /// A file.
@@ -33,10 +33,10 @@ pub struct Foe {
     pub leaves: Left,
 }
 
-/// What others have done to a server.
+/// The changes that others have made to a server.
 #[derive(Clone, Debug, Default)]
 pub struct Others {
-    /// Who fights over a thing.
+    /// The fights over things.
     pub foes: BTreeMap<Thing, Foe>,
     /// As they left things that no job has written since.
     left: BTreeMap<Thing, Left>,
@@ -82,7 +82,7 @@ impl Left {
 }
 
 impl Others {
-    /// It is nobody's doing any more.
+    /// Forgets that somebody changed the thing.
     pub fn forget(&mut self, thing: &Thing) {
         self.left.remove(thing);
     }
@@ -94,7 +94,7 @@ impl Others {
 }
 
 impl Host {
-    /// How it is now.
+    /// The present state.
     pub fn there(&self, thing: &Thing) -> Left {
         match thing {
             Thing::File(path) => Left::File(self.files.get(path).copied()),
@@ -102,7 +102,7 @@ impl Host {
         }
     }
 
-    /// Somebody makes it so.
+    /// Changes the thing as somebody else would.
     pub(super) fn leave(&mut self, thing: &Thing, left: Left, now: MonoTime) {
         match (thing, left.clone()) {
             (Thing::File(path), Left::File(Some(file))) => drop(self.files.insert(path.clone(), file)),
@@ -122,12 +122,12 @@ impl Host {
         self.others.left.insert(thing.clone(), left);
     }
 
-    /// It is as somebody left it.
+    /// Whether the thing is as somebody left it.
     pub fn is_left(&self, thing: &Thing) -> bool {
         self.others.left.get(thing).is_some_and(|left| *left == self.there(thing))
     }
 
-    /// It is what this resource made, whatever others did to it since.
+    /// Whether the thing is as this resource made it, whatever others did to it since.
     pub(super) fn is_made(&self, thing: &Thing, by: ResourceId) -> bool {
         match thing {
             Thing::File(path) => self.made_by.get(path) == Some(&by),

@@ -23,7 +23,7 @@ pub struct Sent {
     corrections: BTreeMap<ResourceId, (u32, Vec<MonoTime>)>,
     /// Resources of whose fight an event has told in this commit, with its words.
     told: BTreeMap<ResourceId, String>,
-    /// Those whose breaker opened in it, with how often they were corrected.
+    /// The resources whose breaker opened in it, with their numbers of corrections.
     opened: BTreeMap<ResourceId, u32>,
 }
 

@@ -20,7 +20,7 @@ struct Watched<'a> {
     row: &'a ResourceRecord,
     plan: &'a Plan,
     policy: DriftPolicy,
-    /// What is there is not what is wanted.
+    /// Whether the thing differs from what is wanted.
     differs: bool,
     /// That is so because somebody left it like that.
     is_left: bool,
@@ -83,7 +83,7 @@ impl World {
         })
     }
 
-    /// What operators read of drift is what is so.
+    /// Checks that the drift that operators read of is there.
     pub(crate) fn drift_is_shown(&self) -> Option<String> {
         let shared = self.shared.borrow();
         let site = self.controller.turns.as_ref()?.view();
@@ -102,7 +102,7 @@ impl World {
         })
     }
 
-    /// What differs and operators have been told of.
+    /// The resources that differ, and of which operators have been told.
     pub(crate) fn reported(&self) -> BTreeSet<ResourceId> {
         let shared = self.shared.borrow();
         let rows = self.watched(&shared);
@@ -140,7 +140,7 @@ impl World {
         })
     }
 
-    /// How it stands with what others did, for the counts.
+    /// Counts the resources by drift and by what is said of it.
     pub(crate) fn counts_drift(&self) {
         let mut what = Vec::new();
         {

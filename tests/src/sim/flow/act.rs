@@ -21,7 +21,7 @@ const NO_BRIDGE: &str = "br9";
 const LARGE: u16 = 260;
 
 impl World {
-    /// One of them does something.
+    /// Lets an operator of flow rules act.
     pub fn flow_operator_acts(&mut self) {
         if self.operators.done {
             return;

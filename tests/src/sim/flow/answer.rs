@@ -207,7 +207,7 @@ impl World {
     }
 }
 
-/// How this host names what is in a place.
+/// The name of this place in the host's answers.
 fn named(id: FlowId) -> Extraneous {
     Extraneous(id.0.to_le_bytes().into())
 }

@@ -115,7 +115,7 @@ impl World {
         self.machines[at].disk.excused.entry(bridge.clone()).or_default().extend(unknown);
     }
 
-    /// What is told of as decided is on disk.
+    /// Checks that a batch that is told of as decided is on disk.
     pub fn tells_what_is_durable(&mut self, at: usize, up: &FlowUp) {
         let FlowUp::States { states, .. } = up else { return };
         for state in states {
@@ -150,7 +150,7 @@ impl World {
         self.excuses_all(at);
     }
 
-    /// Of all its devices.
+    /// Excuses all of its devices.
     pub fn excuses_all(&mut self, at: usize) {
         for bridge in self.machines[at].disk.logs.keys().cloned().collect::<Vec<_>>() {
             self.excuses(at, &bridge);

@@ -13,7 +13,7 @@ pub const SHARED_TABLE: u8 = 0;
 /// Priorities in the shared table.
 const PRIORITIES: u64 = 6;
 
-/// How an entry is to be.
+/// The manner of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// As operators ask for it: once in a while a bad one, or one that ends by itself.
@@ -70,7 +70,7 @@ pub fn rule(dice: &mut Dice, table: u8, manner: Manner) -> Rule {
     Rule { table, priority, selector, treatment, idle_timeout, hard_timeout }
 }
 
-/// What an operator asks for.
+/// An entry that an operator asks for.
 pub fn any(dice: &mut Dice) -> Entry {
     match dice.below(10) {
         0 => Entry::Group(Group {

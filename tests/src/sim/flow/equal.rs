@@ -14,15 +14,15 @@ use super::entries::device;
 use super::model::{Left, Wanted};
 use super::switch::{MANAGEMENT, OTHER, timeouts};
 
-/// It ended by its own timeout.
+/// Whether the entry ended by its own timeout.
 pub fn has_ended(entry: &FlowEntryRecord) -> bool {
     matches!(entry.mark, FlowMark::Expired | FlowMark::Gone)
 }
 
-/// Of most tables nothing was left as it is.
+/// The list of entries left as they are, which most tables do not have.
 static NOTHING: Left = Left::new();
 
-/// Where a table is not what its switch is, or not what was asked for.
+/// The first table that is not what its switch is, or not what was asked for.
 pub fn differ(shared: &Shared, machines: &[Machine]) -> Option<String> {
     let here = machines.iter().filter(|machine| !machine.scrapped && machine.joined);
     here.flat_map(|machine| [(machine, MANAGEMENT), (machine, OTHER)])
@@ -90,7 +90,7 @@ fn foreign_differs(machine: &Machine, bridge: &str) -> Option<String> {
     touched.map(|(id, held)| format!("{id} is not ours and was {held:?}, and is {:?}", plane.held.get(id)))
 }
 
-/// What operators were told is there, and nothing else is theirs.
+/// A device that lacks what operators were told is there, or has more of theirs.
 fn asked_differs(shared: &Shared, name: &DeviceName) -> Option<String> {
     let wanted = shared.flows.wanted(name);
     for (id, wanted) in &wanted {

@@ -11,7 +11,7 @@ use super::super::world::{Event, World};
 use super::entries::{Manner, device, packed, rule};
 use super::switch::{FOREIGN, Held, MANAGEMENT, OTHER, Switch, cuts, place};
 
-/// Somebody else's: where nobody of ours asks for anything.
+/// The priority of somebody else's rules, which no rule of ours has.
 const FOREIGN_PRIORITY: u16 = 50;
 /// Rules of nobody's asking are in a table of their own as well.
 const INVENTED_TABLE: u8 = 7;
@@ -47,7 +47,7 @@ impl World {
         if which.is_multiple_of(2) { MANAGEMENT } else { OTHER }
     }
 
-    /// Something of that kind befalls the switch of a server.
+    /// Lets something of that kind befall the switch of a server.
     pub fn harms_switch(&mut self, kind: Kind, at: usize, long: Duration, which: u64) {
         let bridge = Self::bridge_of(which);
         match kind {
@@ -79,7 +79,7 @@ impl World {
         self.later(after, Event::SwitchStarts(at, start));
     }
 
-    /// It is there again, with nothing on it.
+    /// Brings the switch back, with nothing on it.
     pub fn switch_starts(&mut self, at: usize, start: u64) {
         let switch = &mut self.machines[at].host.switch;
         if switch.runs || switch.start != start {
@@ -90,7 +90,7 @@ impl World {
         [MANAGEMENT, OTHER].into_iter().for_each(|bridge| self.says_seen(at, bridge));
     }
 
-    /// It is there again, with nothing on it.
+    /// Brings the bridge back, with nothing on it.
     pub fn bridge_is_back(&mut self, at: usize, bridge: &'static str) {
         if self.machines[at].host.switch.away.remove(bridge) {
             self.network.dirty = true;

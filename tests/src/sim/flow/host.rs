@@ -17,12 +17,12 @@ use super::entries::device;
 use super::log::{Log, Record};
 use super::switch::{Bundled, MANAGEMENT, place};
 
-/// What an agent's process has under way at its devices.
+/// The work that an agent's process has under way at its devices.
 #[derive(Debug, Default)]
 pub struct Hands {
     /// Devices that are watched.
     pub watched: BTreeSet<Bridge>,
-    /// What is not cancelled, of each device, by the agent's number.
+    /// The work of each device that is not cancelled, by the agent's number.
     under_way: BTreeMap<Bridge, u64>,
     /// Orders for logs come to their ends in their order.
     logs_until: MonoTime,
@@ -31,9 +31,9 @@ pub struct Hands {
 /// Work on a device that comes to its next step.
 #[derive(Clone, Debug)]
 pub enum FlowWork {
-    /// It is looked at for the first time.
+    /// The switch is looked at for the first time.
     Seen,
-    /// What was written is durable.
+    /// The record was written and is durable.
     Logged(Box<FlowInput>),
     /// The log is written anew.
     Compact(Vec<TableEntry>, Vec<Packed>, Generation, Option<FlowRefusal>),
@@ -43,9 +43,9 @@ pub enum FlowWork {
     Apply(u64, Vec<Bundled>),
     /// The switch is read.
     Compare(u64, Vec<(TableEntry, Packed)>),
-    /// What differs is corrected, one by one.
+    /// Differences are corrected, one by one.
     Repair(u64, Vec<(FlowId, Packed)>, Vec<Extraneous>),
-    /// What came of it is told.
+    /// The outcome is told.
     Told(u64, Box<FlowInput>),
     /// The same, of a question.
     Says(Box<FlowInput>),
@@ -95,7 +95,7 @@ impl World {
         self.machines[at].disk.logs.entry(bridge.clone()).or_default()
     }
 
-    /// What is where the agent says it is.
+    /// Puts the entry where the agent says it is.
     fn lies(&mut self, at: usize, bridge: &Bridge, id: FlowId, position: u32) -> Option<Packed> {
         let name = device(self.machines[at].name.as_str(), bridge.as_str());
         let found = self.log(at, bridge).read(position);
@@ -177,7 +177,7 @@ impl World {
         }
     }
 
-    /// How long the switch takes for its next step.
+    /// The time that the switch takes for its next step.
     pub(super) fn flow_takes(&mut self, at: usize) -> Duration {
         let whom = self.machines[at].name.to_string();
         let slow = self.faults.strikes(self.now, Kind::SwitchSlow, &whom);

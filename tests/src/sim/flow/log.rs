@@ -9,7 +9,7 @@ use muster_shared::model::flow::{Bridge, EntryState, FlowId, FlowRefusal, Packed
 
 use super::super::dice::Dice;
 
-/// What was written at once.
+/// A record, which was written at once.
 #[derive(Clone, Debug)]
 pub enum Record {
     /// A batch.
@@ -24,7 +24,7 @@ pub enum Record {
     },
     /// These ended by their timeouts.
     Expired(Vec<FlowId>),
-    /// All there is, written anew.
+    /// The whole table, written anew.
     Base {
         kept: Vec<TableEntry>,
         decided: Generation,
@@ -60,7 +60,7 @@ pub struct Folded {
     pub forgotten: bool,
 }
 
-/// What a record takes besides its entries.
+/// The bytes of a record besides its entries.
 const OVERHEAD: u32 = 16;
 
 impl Log {
@@ -96,7 +96,7 @@ impl Log {
         }
     }
 
-    /// All of it is durable.
+    /// Makes all records durable.
     pub fn sync(&mut self) {
         self.synced = self.records.len() - usize::from(self.doubtful);
     }
@@ -116,7 +116,7 @@ impl Log {
         at
     }
 
-    /// Where they lie after a rewrite.
+    /// Moves the entries to their places after a rewrite.
     pub fn moved(&mut self, at: &[u32]) {
         if let Some(Record::Base { kept, .. }) = self.records.first_mut() {
             kept.iter_mut().zip(at).for_each(|(kept, at)| kept.at = *at);
@@ -140,7 +140,7 @@ impl Log {
         u64::from(self.end) - self.bytes.keys().next().map_or(u64::from(self.end), |at| u64::from(*at))
     }
 
-    /// What it says; `synced`: what it would say after a power cut at the worst moment.
+    /// The contents of the log; `synced`: after a power cut at the worst moment.
     pub fn fold(&self, synced: bool) -> Folded {
         let mut folded = Folded::default();
         let count = if synced { self.synced } else { self.records.len() };

@@ -7,12 +7,12 @@ use muster_flow::OperationStatus;
 use muster_flow::record::{FlowOperationRecord, FlowSnapshot};
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 
-/// What a stage makes of a device: entries, or nothing in their place.
+/// The entries that a stage makes of a device, or nothing in their place.
 pub type Change = BTreeMap<FlowId, Option<Packed>>;
 /// The stages of an operation, each with its devices.
 pub type Stages = Vec<BTreeMap<DeviceName, Change>>;
 
-/// Which write and of which operation, what it makes of an entry, and whether it went well, where that is known.
+/// A write and its operation, what it makes of an entry, and whether it went well, where that is known.
 type Write = ((u64, u64), Option<Packed>, Option<bool>);
 
 /// The write, what it made, and whether that is known to be on the device.
@@ -21,36 +21,37 @@ type LastWrite = (u64, Packed, bool);
 /// Entries that stay as they are, each until this write of it, which was not decided then, or a later one is on the device.
 pub type Left = BTreeMap<FlowId, u64>;
 
-/// Of an entry that no write waited for.
+/// The number for an entry that no write waited for.
 pub const FOR_GOOD: u64 = u64::MAX;
 
-/// All that operators asked of flow tables.
+/// The requests of operators about flow tables.
 #[derive(Clone, Default)]
 pub struct Model {
-    /// What is being asked at this moment.
+    /// The request of this moment.
     expected: Option<Stages>,
     asked: BTreeMap<u64, Stages>,
     /// Operation, stage and device, with the write that decides.
     parts: BTreeMap<(u64, usize, DeviceName), u64>,
     ended: BTreeMap<u64, FlowOperationRecord>,
-    /// What operators do not want any more and was not there, with the newest write by then.
+    /// Entries that operators do not want any more and that were not there, with the newest write by then.
     dropped: BTreeMap<(DeviceName, FlowId), Vec<u64>>,
-    /// What a resource left to operators, with the write that made it, and whether that is on the device.
+    /// Entries that a resource left to operators, with the write that made each, and whether that is on the device.
     given: BTreeMap<(DeviceName, FlowId), Vec<LastWrite>>,
-    /// What operators were taking away and somebody else wants meanwhile, with the newest write that was seen of it.
+    /// Entries that operators were taking away and somebody else wants meanwhile, with the newest write that was seen
+    /// of each.
     taking: BTreeMap<(DeviceName, FlowId), u64>,
     /// What of that is on the device, with that write: it is no operator's any more, also where taking it away failed.
     taken: BTreeMap<(DeviceName, FlowId), Vec<u64>>,
-    /// What operators have said is to stay on a device as it is, whatever the table says.
+    /// Entries that operators have said are to stay on a device as they are, whatever the table says.
     pub left: BTreeMap<DeviceName, Left>,
     /// Tables that operators let the controller forget: their rules stay there until something is written to them again.
     pub forgotten: BTreeSet<DeviceName>,
 }
 
-/// What is known of an entry.
+/// The knowledge about an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// It must be this, or not be there.
+    /// The entry must be this, or not be there.
     Is(Option<Packed>),
     OneOf(Vec<Option<Packed>>),
 }
@@ -61,7 +62,7 @@ impl Model {
         self.expected = Some(stages);
     }
 
-    /// It was refused, or has begun, or nobody knows.
+    /// The request was refused, or has begun, or nobody knows.
     pub fn expected(&mut self) {
         self.expected = None;
     }
@@ -117,7 +118,7 @@ impl Model {
         None
     }
 
-    /// Somebody else wants what operators are taking away, by this write, which may yet fail.
+    /// Notes that somebody else wants an entry that operators are taking away, by this write, which may yet fail.
     pub fn is_taking(&mut self, device: DeviceName, id: FlowId, serial: u64) {
         self.taking.insert((device, id), serial);
     }
@@ -173,12 +174,12 @@ impl Model {
         Some(record.status == OperationStatus::Complete || stage < last || !failed)
     }
 
-    /// What must be on a device of what operators own, by id.
+    /// The entries of operators that must be on a device, by id.
     pub fn wanted(&self, device: &DeviceName) -> BTreeMap<FlowId, Wanted> {
         self.writes(device).into_iter().map(|(id, writes)| (id, last_of(writes))).collect()
     }
 
-    /// All that was written to an entry, for reports.
+    /// The writes to an entry, for reports.
     pub fn history(&self, device: &DeviceName, id: FlowId) -> String {
         format!("{:?}", self.writes(device).remove(&id).unwrap_or_default())
     }

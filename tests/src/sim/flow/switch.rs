@@ -17,7 +17,7 @@ pub const OTHER: &str = "br1";
 /// A cookie that is not ours.
 pub const FOREIGN: u64 = 0x00ab_0000_0000_0000;
 
-/// What is in one place of a bridge.
+/// The contents of one place of a bridge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// The cookie, which says whose it is.
@@ -25,7 +25,7 @@ pub struct Held {
     pub packed: Packed,
     /// Counts what was ever put on this server: a timeout ends what it was set for, and nothing else.
     pub number: u64,
-    /// Somebody else put it there, or changed it.
+    /// Whether somebody else put it there, or changed it.
     pub by_hand: bool,
     /// It drops everything of its bridge, as [`cuts`] says: asked at each message to the server.
     pub cuts: bool,
@@ -36,7 +36,7 @@ pub struct Held {
 pub struct Plane {
     /// By place: the id of what takes it, whoever put it there.
     pub held: BTreeMap<FlowId, Held>,
-    /// What must be there that is not ours.
+    /// Entries of others that must be there.
     pub foreign: BTreeMap<FlowId, Held>,
     /// Digests of what has ended by its own timeout since the switch began, where nothing was put again.
     pub ended: BTreeMap<FlowId, u64>,
@@ -47,9 +47,9 @@ pub struct Plane {
 /// The switch of a server.
 #[derive(Clone, Debug)]
 pub struct Switch {
-    /// Those that exist.
+    /// The planes that exist.
     pub planes: BTreeMap<&'static str, Plane>,
-    /// It runs.
+    /// Whether the switch runs.
     pub runs: bool,
     /// Counts its starts.
     pub start: u64,
@@ -148,7 +148,8 @@ impl Switch {
         }
     }
 
-    /// All of it, or nothing and why: the place that is to blame, the reason, and whether it is for good.
+    /// Applies the whole bundle, or nothing and says why: the place that is to blame, the reason, and whether it is
+    /// for good.
     pub fn bundle(
         &mut self,
         bridge: &str,
@@ -193,13 +194,13 @@ impl Switch {
         }
     }
 
-    /// It ends, and what it held with it.
+    /// Ends the switch, and what it held with it.
     pub fn stops(&mut self) {
         self.runs = false;
         self.planes.values_mut().for_each(|plane| *plane = Plane::default());
     }
 
-    /// It runs again.
+    /// Starts the switch again.
     pub fn starts(&mut self) {
         self.runs = true;
         self.start += 1;

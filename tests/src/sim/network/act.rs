@@ -20,7 +20,7 @@ fn key_of(number: usize) -> Box<str> {
 type Answered = Option<Result<Answer, Refusal>>;
 
 impl World {
-    /// One of them does something.
+    /// Lets an operator of intents act.
     pub fn intent_operator_acts(&mut self) {
         if self.operators.done || self.network.is_empty() {
             return;

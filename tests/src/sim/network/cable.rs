@@ -14,20 +14,20 @@ use super::fabric::{HOSTS, cable_port};
 pub struct Cable {
     /// Both ends see that there is nobody.
     cut: bool,
-    /// What leaves this end does not arrive, and nobody sees that.
+    /// Ends whose packets do not arrive, and nobody sees that.
     silent: [bool; 2],
-    /// Of the last fault.
+    /// The turn of the last fault.
     turn: u64,
 }
 
 /// The end of a cable at which something may be heard.
 pub type Side = (usize, usize);
 
-/// What is heard at an end.
+/// The state of hearing at an end.
 #[derive(Clone, Debug, Default)]
 pub struct Ear {
     heard: Vec<Beacon>,
-    /// What is said at the other end.
+    /// The beacon that the other end sends.
     said: Option<Beacon>,
     /// Counts changes of that.
     turn: u64,
@@ -45,7 +45,7 @@ impl World {
         self.machines.iter().position(|machine| machine.name == *node && !machine.scrapped)
     }
 
-    /// It is there, and has power.
+    /// The bridge's server, if the bridge is there and has power.
     fn has_bridge(&self, device: usize) -> Option<usize> {
         let bridge = self.network.fabric.devices[device].bridge.as_str();
         let at = self.machine_of(device)?;
@@ -96,7 +96,7 @@ impl World {
         machine.process.is_some() && self.network.seen.contains(&(at, machine.life))
     }
 
-    /// What arrives at an end, where somebody listens.
+    /// The beacon that arrives at an end, where somebody listens.
     fn said_to(&self, (cable, end): Side) -> Option<Beacon> {
         let other = self.network.fabric.cables[cable][1 - end];
         let at = self.has_bridge(other)?;
@@ -104,7 +104,7 @@ impl World {
         (speaks && self.passes(cable, 1 - end)).then(|| self.beacon(at, other, &cable_port(cable)))
     }
 
-    /// What agents hear and tell after something happened.
+    /// Lets agents hear and tell after something happened.
     pub fn network_moves(&mut self) {
         if !std::mem::take(&mut self.network.dirty) || self.network.is_empty() {
             return;
@@ -274,7 +274,7 @@ impl World {
         self.later(after, Event::CableMends(cable, turn, flaps));
     }
 
-    /// It is whole, and breaks again where `flaps` are left.
+    /// Mends the cable, which breaks again where `flaps` are left.
     pub fn cable_mends(&mut self, cable: usize, turn: u64, flaps: u64) {
         if self.network.cables[cable].turn != turn {
             return;
@@ -306,7 +306,7 @@ impl World {
         self.later(long, Event::PortMends(device, port, turn));
     }
 
-    /// It is up again.
+    /// Brings the port up again.
     pub fn port_mends(&mut self, device: usize, port: &'static str, turn: u64) {
         if self.network.down.get(&(device, port)) == Some(&turn) {
             self.network.down.remove(&(device, port));

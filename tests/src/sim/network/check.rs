@@ -30,7 +30,7 @@ impl World {
         }
     }
 
-    /// What the tables say of each rule of an intent, and whether it lies so.
+    /// Checks what the tables say of each rule of an intent against its bridge.
     fn entries_of_intents(&self) -> Vec<String> {
         let shared = self.shared.borrow();
         let flows = &shared.tables.flows;
@@ -112,7 +112,7 @@ impl World {
         record.paths.iter().flatten().chain(&record.links).all(passes)
     }
 
-    /// Where packets of an intent do not come out where they are to.
+    /// The first point where packets of an intent do not come out where they are to.
     pub(super) fn delivers_wrongly(&self, record: &IntentRecord) -> Option<String> {
         let intent = &record.intent;
         let address = intent.selector.iter().find_map(|criterion| match criterion {
@@ -137,7 +137,7 @@ impl World {
         })
     }
 
-    /// What intents hold of links adds up, and is no more than there is.
+    /// Checks that the reservations on links add up, and are no more than there is.
     pub fn reservations_are_right(&mut self) {
         let Some(turns) = &self.controller.turns else { return };
         let version = self.shared.borrow().wishes.version;

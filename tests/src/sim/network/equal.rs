@@ -15,7 +15,7 @@ use super::fabric::{HOSTS, cable_of, cable_port};
 use super::model::is_stacks;
 
 impl World {
-    /// Something of intents that is still under way.
+    /// An intent that is still under way.
     pub fn intents_under_way(&self) -> Option<String> {
         let shared = self.shared.borrow();
         let is_open = |record: &IntentRecord| {
@@ -27,7 +27,7 @@ impl World {
         Some(format!("intent {} is still {}: {reason}", record.key, record.state.as_str()))
     }
 
-    /// Where intents and their network are not as they should be.
+    /// The first difference between intents and their network.
     pub fn network_differs(&mut self) -> Option<String> {
         if self.network.is_empty() {
             return None;
@@ -130,7 +130,7 @@ impl World {
         })
     }
 
-    /// Of intents that are withdrawn, or were.
+    /// A rule of an intent that is withdrawn, or was.
     fn is_left_on_a_switch(&self) -> Option<String> {
         let shared = self.shared.borrow();
         let flows = &shared.tables.flows;

@@ -180,7 +180,7 @@ impl Jobs {
                 continue;
             };
             // A network mapping may name the link by its MAC address.
-            let mac = link.mac.map(|mac| mac.map(|octet| format!("{octet:02x}")).join(":"));
+            let mac = link.mac.map(|mac| muster_shared::mac::text(&mac));
             let mut names = [Some(link.name.clone()), mac].into_iter().flatten();
             let owner = |name| self.claims.owner(key, &Claim { kind: ClaimKind::Link, key: name });
             if let Some(slot) = names.find_map(owner) {

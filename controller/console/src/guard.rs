@@ -6,9 +6,7 @@
 use std::time::Duration;
 
 use axum::body::{Body, to_bytes};
-use axum::extract::State;
-
-use axum::extract::Request;
+use axum::extract::{Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, HOST, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
@@ -16,6 +14,7 @@ use axum::http::header::{
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use muster_front::{Bounds, NotCollected};
 use tokio::time::timeout;
 
 use crate::{Console, frame, login};
@@ -24,8 +23,12 @@ use crate::{Console, frame, login};
 const FORM_MAX: usize = 8 << 10;
 /// The most bytes of a form with a template, which only somebody who is logged in may send.
 const TEMPLATE_FORM_MAX: usize = 4 << 20;
+/// Memory for all forms with templates; one user's take the half of it.
+pub const TEMPLATE_FORMS: usize = 16 * TEMPLATE_FORM_MAX;
 /// The time for the bytes of a form.
 const FORM_TIME: Duration = Duration::from_secs(30);
+/// The longest wait for room.
+const FORM_PATIENCE: Duration = Duration::from_secs(10);
 /// Nothing but our own style sheet and script; no text of a page is ever run.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
                       form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
@@ -66,22 +69,44 @@ pub async fn body(State(console): State<Console>, request: Request, next: Next) 
     if matches!(*request.method(), Method::GET | Method::HEAD) {
         return next.run(request).await;
     }
-    let has_template =
-        request.uri().path().starts_with("/console/stacks/") && login::is_known(&console, request.headers());
-    let most = if has_template { TEMPLATE_FORM_MAX } else { FORM_MAX };
+    let user = request
+        .uri()
+        .path()
+        .starts_with("/console/stacks/")
+        .then(|| login::user(&console, request.headers()));
     let (parts, body) = request.into_parts();
-    match timeout(FORM_TIME, to_bytes(body, most)).await {
-        Ok(Ok(bytes)) => next.run(Request::from_parts(parts, Body::from(bytes))).await,
-        Ok(Err(_)) => frame::alone(
+    let read = async {
+        let Some(user) = user.flatten() else {
+            let bytes = to_bytes(body, FORM_MAX).await;
+            return Ok((bytes.map_err(|_| NotCollected::TooLong(FORM_MAX))?, None));
+        };
+        let form = Bounds { most: TEMPLATE_FORM_MAX, patience: FORM_PATIENCE };
+        let form = console.room.collect(&user, body, form).await?;
+        Ok((form.bytes.into(), form.room))
+    };
+    // The form's room is its own until it is answered.
+    let (bytes, _room) = match timeout(FORM_TIME, read).await.unwrap_or(Err(NotCollected::Late)) {
+        Ok(read) => read,
+        Err(why) => return not_read(&why),
+    };
+    next.run(Request::from_parts(parts, Body::from(bytes))).await
+}
+
+fn not_read(why: &NotCollected) -> Response {
+    match why {
+        NotCollected::TooLong(_) | NotCollected::Broken(_) => frame::alone(
             StatusCode::PAYLOAD_TOO_LARGE,
             "Too large",
             "A browser may send 4 MB here: 'muster stack update' takes larger templates.",
         ),
-        Err(_elapsed) => frame::alone(
+        NotCollected::Late => frame::alone(
             StatusCode::REQUEST_TIMEOUT,
             "Too slow",
             "The form did not arrive within 30 seconds.",
         ),
+        NotCollected::NoRoom | NotCollected::ShareTaken => {
+            frame::alone(StatusCode::SERVICE_UNAVAILABLE, "Too much at once", &why.to_string())
+        }
     }
 }
 

@@ -28,6 +28,7 @@ use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use axum::response::{IntoResponse, Redirect};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
+use muster_front::Room;
 use tokio::sync::watch;
 
 use client::Client;
@@ -52,6 +53,8 @@ struct Console {
     api: Router,
     host: Host,
     sessions: Arc<Mutex<Sessions>>,
+    /// Memory for forms with templates.
+    room: Room,
     /// Sessions have the time since then.
     began: Instant,
 }
@@ -73,7 +76,8 @@ impl Console {
 
 /// The API, and the pages below `/console` that are made of what it answers.
 pub fn with(api: Router, host: Host) -> Router {
-    let console = Console { api: api.clone(), host, sessions: Arc::default(), began: Instant::now() };
+    let (sessions, room) = (Arc::default(), Room::new(guard::TEMPLATE_FORMS));
+    let console = Console { api: api.clone(), host, sessions, room, began: Instant::now() };
     let pages = Router::new()
         .route("/console", get(page::fleet::show))
         .route("/console/login", get(login::form).post(login::begin))

@@ -102,9 +102,9 @@ pub fn address(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/console", |address| address.as_str())
 }
 
-/// Whether a request is of somebody who is logged in.
-pub fn is_known(console: &Console, headers: &HeaderMap) -> bool {
-    session_id(headers).is_some_and(|id| console.sessions().is_open(console.now(), &id))
+/// Whose session a request is of.
+pub fn user(console: &Console, headers: &HeaderMap) -> Option<String> {
+    console.sessions().user(console.now(), &session_id(headers)?)
 }
 
 /// The value of a cookie of the browser.

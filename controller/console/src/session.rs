@@ -82,9 +82,9 @@ impl Sessions {
         Some(session.clone())
     }
 
-    /// Whether there is such a session, without a sign of life.
-    pub fn is_open(&mut self, now: Duration, id: &Id) -> bool {
-        self.find(now, id, Activity::Page).is_some()
+    /// Whose session it is, without a sign of life.
+    pub fn user(&mut self, now: Duration, id: &Id) -> Option<String> {
+        Some(self.find(now, id, Activity::Page)?.user)
     }
 
     /// Ends a session, if there is one.

@@ -306,7 +306,8 @@ async fn a_page_is_kept_up_to_date_until_its_user_is_out() {
 async fn a_page_that_nobody_clicks_on_keeps_no_session() {
     let (_, stopped) = watch::channel(());
     let host = Host { random: bytes, peer: |_| Some(Extensions::new()), stopped };
-    let mut console = Console { api: api(), host, sessions: Arc::default(), began: Instant::now() };
+    let mut console =
+        Console { api: api(), host, sessions: Arc::default(), room: Room::new(1), began: Instant::now() };
     let id = [3; 32];
     let session = session::Session::new("anna".to_owned(), token("anna"), String::new());
     console.sessions().begin(Duration::ZERO, &id, session);

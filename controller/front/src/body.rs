@@ -1,10 +1,11 @@
-//! Bodies of requests: how many bytes, for how long, and how much memory all of them take together. The right to hold a body
-//! grows with it, so a slow one holds what it has sent alone.
+//! Bodies of requests: how many bytes, for how long, and how much memory all of them take together, and those of one user.
+//! The right to hold a body grows with it, so a slow one holds what it has sent alone.
 //!
 //! Absent: who may send one, and what is in it.
 
+use std::collections::BTreeMap;
 use std::fmt::{self, Display, Formatter};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -17,9 +18,25 @@ const KIB: usize = 1024;
 /// The time limit of a body.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
+/// One user's bodies take the room divided by this at most: others have room whatever that user sends.
+const SHARE: usize = 2;
+
 /// Memory that bodies may still take.
 #[derive(Clone)]
-pub struct Room(Arc<Semaphore>);
+pub struct Room {
+    all: Arc<Semaphore>,
+    /// What each user's bodies may take, in KiB.
+    share: usize,
+    /// What is left to users who have bodies here now.
+    shares: Arc<Mutex<BTreeMap<String, Weak<Semaphore>>>>,
+}
+
+/// The right to hold a body in memory; it is given back when this is dropped.
+#[derive(Debug)]
+pub struct Place {
+    of_all: OwnedSemaphorePermit,
+    of_user: OwnedSemaphorePermit,
+}
 
 /// The limits of one body.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +52,7 @@ pub struct Bounds {
 pub struct Collected {
     pub bytes: Vec<u8>,
     /// None: there are no bytes.
-    pub room: Option<OwnedSemaphorePermit>,
+    pub room: Option<Place>,
 }
 
 /// The reason why a body was not read.
@@ -49,6 +66,8 @@ pub enum NotCollected {
     Late,
     /// Others take all the room.
     NoRoom,
+    /// The user's other requests take all the room that one user may take.
+    ShareTaken,
 }
 
 impl Display for NotCollected {
@@ -64,6 +83,9 @@ impl Display for NotCollected {
             Self::NoRoom => {
                 f.write_str("the controller is overloaded: too many and too large requests wait already")
             }
+            Self::ShareTaken => {
+                f.write_str("your other requests take all the room that one user has: wait for their ends")
+            }
         }
     }
 }
@@ -71,23 +93,25 @@ impl Display for NotCollected {
 impl Room {
     /// Room for so many bytes.
     pub fn new(bytes: usize) -> Self {
-        Self(Arc::new(Semaphore::new(bytes.div_ceil(KIB))))
+        let size = bytes.div_ceil(KIB);
+        Self { all: Arc::new(Semaphore::new(size)), share: size / SHARE, shares: Arc::default() }
     }
 
     /// Bytes that are free.
     pub fn free(&self) -> usize {
-        self.0.available_permits() * KIB
+        self.all.available_permits() * KIB
     }
 
-    /// Reads a body into this room. One that says beforehand that it is too long is read as far as it may go as well: who
-    /// still sends would see a broken connection in place of the refusal.
-    pub async fn collect(&self, body: Body, bounds: Bounds) -> Result<Collected, NotCollected> {
-        let came = timeout(BODY_TIME, self.frames(body, bounds)).await;
+    /// Reads a user's body into this room. One that says beforehand that it is too long is read as far as it may go as well:
+    /// who still sends would see a broken connection in place of the refusal.
+    pub async fn collect(&self, user: &str, body: Body, bounds: Bounds) -> Result<Collected, NotCollected> {
+        let came = timeout(BODY_TIME, self.frames(user, body, bounds)).await;
         came.unwrap_or(Err(NotCollected::Late))
     }
 
-    async fn frames(&self, mut body: Body, bounds: Bounds) -> Result<Collected, NotCollected> {
+    async fn frames(&self, user: &str, mut body: Body, bounds: Bounds) -> Result<Collected, NotCollected> {
         let mut collected = Collected { bytes: Vec::new(), room: None };
+        let mut share = None;
         while let Some(frame) = body.frame().await {
             let frame = frame.map_err(|error| NotCollected::Broken(error.to_string()))?;
             let Ok(data) = frame.into_data() else { continue };
@@ -95,18 +119,41 @@ impl Room {
             if size > bounds.most {
                 return Err(NotCollected::TooLong(bounds.most));
             }
-            let held = collected.room.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
+            let held = collected.room.as_ref().map_or(0, |place| place.of_all.num_permits());
             let more = u32::try_from(size.div_ceil(KIB) - held).map_err(|_| NotCollected::NoRoom)?;
-            let more = timeout(bounds.patience, Arc::clone(&self.0).acquire_many_owned(more)).await;
-            let more = more.map_err(|_elapsed| NotCollected::NoRoom)?.expect("nobody closes the semaphore");
+            let share = share.get_or_insert_with(|| self.share_of(user));
+            let wait = bounds.patience;
+            let of_user = within(wait, share, more).await.ok_or(NotCollected::ShareTaken)?;
+            let of_all = within(wait, &self.all, more).await.ok_or(NotCollected::NoRoom)?;
             match &mut collected.room {
-                Some(room) => room.merge(more),
-                None => collected.room = Some(more),
+                Some(place) => {
+                    place.of_all.merge(of_all);
+                    place.of_user.merge(of_user);
+                }
+                None => collected.room = Some(Place { of_all, of_user }),
             }
             collected.bytes.extend_from_slice(&data);
         }
         Ok(collected)
     }
+
+    /// What is left to a user. It is there while one of the user's bodies is.
+    fn share_of(&self, user: &str) -> Arc<Semaphore> {
+        let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(share) = shares.get(user).and_then(Weak::upgrade) {
+            return share;
+        }
+        shares.retain(|_, share| share.strong_count() > 0);
+        let share = Arc::new(Semaphore::new(self.share));
+        shares.insert(user.to_owned(), Arc::downgrade(&share));
+        share
+    }
+}
+
+/// So many permits; none, if they are not there in time.
+async fn within(wait: Duration, of: &Arc<Semaphore>, count: u32) -> Option<OwnedSemaphorePermit> {
+    let permit = timeout(wait, Arc::clone(of).acquire_many_owned(count)).await.ok()?;
+    Some(permit.expect("nobody closes the semaphore"))
 }
 
 #[cfg(test)]
@@ -133,24 +180,43 @@ mod tests {
     #[tokio::test]
     async fn the_room_of_a_body_grows_with_it_and_comes_back() {
         let room = Room::new(8 * KIB);
-        let held = room.collect(frames(&[1000, 1000, 1], true), BOUNDS).await.unwrap();
+        let held = room.collect("anna", frames(&[1000, 1000, 1], true), BOUNDS).await.unwrap();
         assert_eq!((held.bytes.len(), room.free()), (2001, 6 * KIB));
         drop(held);
-        let empty = room.collect(Body::empty(), BOUNDS).await.unwrap();
+        let empty = room.collect("anna", Body::empty(), BOUNDS).await.unwrap();
         assert!(empty.bytes.is_empty() && empty.room.is_none());
         assert_eq!(room.free(), 8 * KIB);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_has_bounds_in_bytes_time_and_room() {
-        let room = Room::new(4 * KIB);
+        let room = Room::new(8 * KIB);
         let too_long = NotCollected::TooLong(4 * KIB);
-        assert_eq!(room.collect(Body::from(vec![0; 4 * KIB + 1]), BOUNDS).await.unwrap_err(), too_long);
-        assert_eq!(room.collect(frames(&[4 * KIB, 1], true), BOUNDS).await.unwrap_err(), too_long);
-        assert_eq!(room.collect(frames(&[KIB], false), BOUNDS).await.unwrap_err(), NotCollected::Late);
-        let held = room.collect(frames(&[3 * KIB], true), BOUNDS).await.unwrap();
-        assert_eq!(room.collect(frames(&[2 * KIB], true), BOUNDS).await.unwrap_err(), NotCollected::NoRoom);
+        assert_eq!(
+            room.collect("anna", Body::from(vec![0; 4 * KIB + 1]), BOUNDS).await.unwrap_err(),
+            too_long
+        );
+        assert_eq!(room.collect("anna", frames(&[4 * KIB, 1], true), BOUNDS).await.unwrap_err(), too_long);
+        assert_eq!(
+            room.collect("anna", frames(&[KIB], false), BOUNDS).await.unwrap_err(),
+            NotCollected::Late
+        );
+        assert_eq!(room.free(), 8 * KIB);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_user_leaves_room_for_others() {
+        let room = Room::new(8 * KIB);
+        let collect = async |user, size| room.collect(user, frames(&[size], true), BOUNDS).await;
+        let held = collect("anna", 3 * KIB).await.unwrap();
+        assert_eq!(collect("anna", 2 * KIB).await.unwrap_err(), NotCollected::ShareTaken);
+        let of_another = collect("ben", 4 * KIB).await.unwrap();
+        assert_eq!(collect("vera", 2 * KIB).await.unwrap_err(), NotCollected::NoRoom);
         drop(held);
-        assert_eq!(room.free(), 4 * KIB);
+        collect("anna", 4 * KIB).await.unwrap();
+        drop(of_another);
+        assert_eq!(room.free(), 8 * KIB);
+        collect("vera", KIB).await.unwrap();
+        assert_eq!(room.shares.lock().unwrap().len(), 1, "nothing is kept of who has no body here");
     }
 }

@@ -6,6 +6,6 @@ mod body;
 mod client;
 mod path;
 
-pub use body::{Bounds, Collected, NotCollected, Room};
+pub use body::{Bounds, Collected, NotCollected, Place, Room};
 pub use client::{Client, Failure, Refused, bearer};
 pub use path::{escaped, path};

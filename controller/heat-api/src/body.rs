@@ -41,9 +41,9 @@ impl Held {
 
 /// Reads the body of a caller who is known.
 pub async fn read(heat: &Heat, asking: &Asking, body: Body) -> Result<Held, Fault> {
-    asking.admit().await?;
+    let caller = asking.admit().await?;
     let bounds = Bounds { most: heat.host.body_max, patience: PATIENCE };
-    let body = heat.room.collect(body, bounds).await?;
+    let body = heat.room.collect(&caller.name, body, bounds).await?;
     let place = timeout(PATIENCE, heat.work.clone().acquire_owned()).await;
     let place = place.map_err(|_elapsed| NotCollected::NoRoom)?.expect("nobody closes the semaphore");
     Ok(Held { body, _place: place })
@@ -56,7 +56,7 @@ impl From<NotCollected> for Fault {
             NotCollected::TooLong(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, message),
             NotCollected::Late => Self::new(StatusCode::REQUEST_TIMEOUT, message),
             NotCollected::Broken(_) => Self::invalid(message),
-            NotCollected::NoRoom => Self::later(message),
+            NotCollected::NoRoom | NotCollected::ShareTaken => Self::later(message),
         }
     }
 }

@@ -15,10 +15,10 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use data_encoding::BASE64;
 use muster_api::flow::{DeviceView, FlowView};
 use muster_api::intent::TopologyView;
-use muster_front::{Client, Collected, Failure, NotCollected, bearer, escaped};
+use muster_api::user::CallerView;
+use muster_front::{Client, Collected, Failure, NotCollected, Place, bearer, escaped};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::sleep;
 
 use crate::answer::{Answer, Refused};
@@ -82,9 +82,9 @@ impl Visitor {
 
     /// The document in a body, and the right to hold it. Who asks must be let in before any of it is kept, and a slow body
     /// holds what it has sent alone.
-    pub async fn document(&self, body: Body) -> Answer<(Value, Option<OwnedSemaphorePermit>)> {
-        let _who: Value = self.get("/v1/caller").await?;
-        let Collected { bytes, room } = self.onos.room.collect(body, BODY).await?;
+    pub async fn document(&self, body: Body) -> Answer<(Value, Option<Place>)> {
+        let who: CallerView = self.get("/v1/caller").await?;
+        let Collected { bytes, room } = self.onos.room.collect(&who.name, body, BODY).await?;
         let value = serde_json::from_slice(&bytes);
         Ok((value.map_err(|error| Refused::bad(format!("the document is no JSON: {error}")))?, room))
     }
@@ -194,7 +194,13 @@ impl From<Failure> for Refused {
 
 impl From<NotCollected> for Refused {
     fn from(why: NotCollected) -> Self {
-        Self::bad(why.to_string())
+        let status = match why {
+            NotCollected::NoRoom | NotCollected::ShareTaken => StatusCode::SERVICE_UNAVAILABLE,
+            NotCollected::TooLong(_) | NotCollected::Broken(_) | NotCollected::Late => {
+                StatusCode::BAD_REQUEST
+            }
+        };
+        Self::new(status, why.to_string())
     }
 }
 

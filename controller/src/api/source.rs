@@ -54,7 +54,8 @@ impl Held {
 /// Reads a body. Only one that is there takes a place of those that are parsed.
 pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
     let bounds = Bounds { most: api.config.body_max, patience: api.patience };
-    let body = api.room.collect(body, bounds).await.map_err(|why| not_read(&why))?;
+    let body =
+        api.room.collect(&api.driver.caller().actor, body, bounds).await.map_err(|why| not_read(&why))?;
     let permit = timeout(api.patience, api.bodies.clone().acquire_owned()).await;
     let permit =
         permit.map_err(|_elapsed| not_read(&NotCollected::NoRoom))?.expect("nobody closes the semaphore");
@@ -65,7 +66,7 @@ pub async fn read(api: &Api, body: Body) -> Result<Held, ApiError> {
 fn not_read(why: &NotCollected) -> ApiError {
     let message = why.to_string();
     match why {
-        NotCollected::NoRoom => ApiError::later(message),
+        NotCollected::NoRoom | NotCollected::ShareTaken => ApiError::later(message),
         NotCollected::TooLong(_) => ApiError::invalid(format!("{message} (limits.api_body)")),
         NotCollected::Late | NotCollected::Broken(_) => ApiError::invalid(message),
     }

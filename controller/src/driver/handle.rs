@@ -9,7 +9,7 @@ use std::time::Duration;
 use muster_engine::view::StackView;
 use muster_engine::{Answer, Refusal, Request, View};
 use muster_shared::StackName;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::audit::{Caller, NotLetIn};
@@ -23,7 +23,7 @@ const OVERLOAD_PAUSE: Duration = Duration::from_secs(1);
 const LOOK_MAX: Duration = Duration::from_secs(20);
 
 /// Memory that a request takes while it waits for the driver; given back when this is dropped.
-pub type Room = Option<OwnedSemaphorePermit>;
+pub type Room = Option<muster_front::Place>;
 
 /// A request of the API to the driver.
 pub(super) enum Ask {

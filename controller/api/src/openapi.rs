@@ -7,8 +7,33 @@ use serde_json::{Map, Value, json};
 use crate::error::Refused;
 use crate::route::{Content, Operation, ROUTES, Route, SchemaOf};
 
+/// What the document is made of.
+struct Parts {
+    paths: Map<String, Value>,
+    refused: Value,
+    /// Types by name: of answers, and of bodies of requests.
+    answers: Map<String, Value>,
+    bodies: Map<String, Value>,
+}
+
 /// The whole document.
 pub fn document() -> Value {
+    let Parts { paths, refused, answers: mut schemas, bodies } = parts();
+    schemas.extend(bodies);
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Muster",
+            "description": "The API of the controller, which 'muster' uses.",
+            "version": env!("CARGO_PKG_VERSION"),
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {"schemas": schemas, "responses": {"Refused": refused}},
+    })
+}
+
+fn parts() -> Parts {
     let settings = SchemaSettings::draft2020_12()
         .with(|settings| settings.definitions_path = "/components/schemas".into());
     // An answer has all its fields; of a request some may be left out.
@@ -29,19 +54,8 @@ pub fn document() -> Value {
         path[format!("{:?}", route.method).to_lowercase()] =
             described(*operation, route, &mut bodies, &mut answers);
     }
-    let mut schemas = answers.take_definitions(true);
-    schemas.extend(bodies.take_definitions(true));
-    json!({
-        "openapi": "3.1.0",
-        "info": {
-            "title": "Muster",
-            "description": "The API of the controller, which 'muster' uses.",
-            "version": env!("CARGO_PKG_VERSION"),
-            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        },
-        "paths": paths,
-        "components": {"schemas": schemas, "responses": {"Refused": refused}},
-    })
+    let (answers, bodies) = (answers.take_definitions(true), bodies.take_definitions(true));
+    Parts { paths, refused, answers, bodies }
 }
 
 fn described(
@@ -124,6 +138,22 @@ mod tests {
         let document = document();
         let paths = document["paths"].as_object().unwrap();
         assert_eq!(paths.values().map(|path| path.as_object().unwrap().len()).sum::<usize>(), ROUTES.len());
+    }
+
+    /// Of a body some fields may be left out, and that is all that differs.
+    #[test]
+    fn no_two_types_have_one_name() {
+        let Parts { answers, bodies, .. } = parts();
+        for (name, body) in &bodies {
+            let Some(answer) = answers.get(name) else { continue };
+            let fields = |schema: &Value| -> Option<BTreeSet<String>> {
+                Some(schema["properties"].as_object()?.keys().cloned().collect())
+            };
+            assert_eq!(fields(body), fields(answer), "{name}");
+            for key in ["oneOf", "anyOf", "enum", "type"] {
+                assert_eq!(body[key], answer[key], "{name}");
+            }
+        }
     }
 
     #[test]

@@ -76,6 +76,7 @@ pub struct Decide {
 
 /// A decision of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "RestoreVerdict")]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
     /// Keep the node's state.

@@ -1,4 +1,5 @@
-//! Table `audit`: rows are added with the change that they tell of, read, and removed once they are old enough.
+//! Table `audit`: rows are added with the change that they tell of, read, and removed once they are old enough. The database
+//! itself refuses everything else: it lets rows go that are below the number in `meta`, which only rises (`schema.sql`).
 //!
 //! Absent: which requests have a row, and what it says (`driver/audit.rs`).
 
@@ -10,10 +11,13 @@ use time::format_description::well_known::Rfc3339;
 use super::database::{int, rfc3339};
 use super::read::Reader;
 use super::sql::{Db, values};
-use super::{Bounds, StoreError};
+use super::{Bounds, StoreError, meta};
 
 /// The most old rows that a new one removes: the table shrinks while it is used, and no commit is long.
 const REMOVED_AT_ONCE: i64 = 10;
+
+/// Of `meta`: rows below this number may go, or have gone.
+const KEPT_FROM: &str = "audit_kept_from";
 
 /// The rows of the audit that are asked for.
 #[derive(Clone, Debug, Default)]
@@ -36,17 +40,24 @@ pub(super) fn put(db: &Db, record: &AuditRecord, now: &str, bounds: &Bounds) -> 
         "INSERT INTO audit SELECT coalesce(max(number), 0) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM audit",
     )?
     .execute(values![now, actor, from, &**action, target, what, result])?;
-    // The newest row stays: its number is where the next one goes on.
-    db.prepare(
-        "DELETE FROM audit WHERE (at < ?1 OR number <= (SELECT max(number) FROM audit) - ?3) AND number IN
-             (SELECT number FROM audit WHERE number < (SELECT max(number) FROM audit) ORDER BY number LIMIT ?2)",
-    )?
-    .execute(values![
-        kept_from(now, bounds.audit_days).unwrap_or_default(),
-        REMOVED_AT_ONCE,
-        int(bounds.audit_rows)
-    ])?;
-    Ok(())
+    // The newest row stays: its number is where the next one goes on. Rows go in their order.
+    let cut: Option<i64> = db.only(
+        "SELECT coalesce(
+             min(CASE WHEN at < ?1 OR number <= (SELECT max(number) FROM audit) - ?3 THEN NULL ELSE number END),
+             max(number) + 1)
+         FROM (SELECT number, at FROM audit WHERE number < (SELECT max(number) FROM audit)
+               ORDER BY number LIMIT ?2) AS oldest",
+        values![
+            kept_from(now, bounds.audit_days).unwrap_or_default(),
+            REMOVED_AT_ONCE,
+            int(bounds.audit_rows)
+        ],
+        |row| row.get(0),
+    )?;
+    let oldest: Option<i64> = db.only("SELECT min(number) FROM audit", values![], |row| row.get(0))?;
+    let Some(cut) = cut.filter(|cut| oldest.is_some_and(|oldest| oldest < *cut)) else { return Ok(()) };
+    meta::raise(db, KEPT_FROM, cut)?;
+    db.execute("DELETE FROM audit WHERE number < ?1", values![cut])
 }
 
 /// The time of the oldest row that stays. `None`: all stay.
@@ -136,6 +147,46 @@ mod tests {
             assert_eq!(found(AuditQuery { since, ..AuditQuery::default() }), []);
             let limited = reader.audit(&AuditQuery { limit: 1, ..AuditQuery::default() }).unwrap();
             assert_eq!(limited.len(), 1);
+        });
+    }
+
+    /// Whatever writes to the database: a fault of ours, or a hand with the controller's rights.
+    #[test]
+    fn no_row_is_changed_or_removed_before_its_time() {
+        each(|place| {
+            let mut store = place.open();
+            let rows = [record("anna", "web"), record("ben", "db"), record("anna", "db")];
+            let changes = rows.map(|row| Change::Audit(Box::new(row)));
+            store.commit(&mut changes.into_iter(), &[]).unwrap();
+            let db = store.db();
+            let all = "SELECT number, actor, target FROM audit ORDER BY number";
+            let read = |db: &Db| -> Vec<(i64, String, String)> {
+                db.all(all, values![], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?))).unwrap()
+            };
+            let before = read(db);
+            assert_eq!(before.len(), 3);
+            let instead = match db {
+                Db::Sqlite(_) => "INSERT OR REPLACE INTO audit VALUES (2, '', 'x', '', '', '', '', '')",
+                Db::Postgres(_) => "TRUNCATE audit",
+            };
+            for (sql, why) in [
+                ("UPDATE audit SET actor = 'x'", "never changed"),
+                ("UPDATE audit SET number = 9 WHERE number = 2", "never changed"),
+                (instead, "never changed"),
+                ("DELETE FROM audit", "once they are old enough"),
+                ("DELETE FROM audit WHERE number = 3", "once they are old enough"),
+            ] {
+                let refused = db.transaction(|| db.execute(sql, values![])).unwrap_err();
+                let said = format!("{refused} {refused:?}");
+                assert!(said.contains(why), "{sql}: {said}");
+                assert_eq!(read(db), before, "{sql}");
+            }
+            // What is noted as old goes, and nothing above it.
+            meta::raise(db, KEPT_FROM, 2).unwrap();
+            let delete = |sql| db.transaction(|| db.execute(sql, values![]));
+            assert!(delete("DELETE FROM audit WHERE number <= 2").is_err());
+            delete("DELETE FROM audit WHERE number < 2").unwrap();
+            assert_eq!(read(db), before[1..]);
         });
     }
 

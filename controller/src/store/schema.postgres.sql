@@ -212,6 +212,19 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_at ON audit (at);
 CREATE INDEX audit_actor ON audit (actor, number);
+CREATE FUNCTION keep_audit() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP <> 'DELETE' THEN
+        RAISE EXCEPTION 'rows of the audit are never changed';
+    END IF;
+    IF OLD.number >= coalesce((SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'audit_kept_from'), 0) THEN
+        RAISE EXCEPTION 'rows of the audit are removed once they are old enough';
+    END IF;
+    RETURN OLD;
+END $$;
+CREATE TRIGGER audit_update BEFORE UPDATE ON audit FOR EACH ROW EXECUTE FUNCTION keep_audit();
+CREATE TRIGGER audit_delete BEFORE DELETE ON audit FOR EACH ROW EXECUTE FUNCTION keep_audit();
+CREATE TRIGGER audit_truncate BEFORE TRUNCATE ON audit FOR EACH STATEMENT EXECUTE FUNCTION keep_audit();
 
 CREATE TABLE flow_devices (
     device         BIGINT PRIMARY KEY,

@@ -209,6 +209,14 @@ CREATE TABLE audit (
 );
 CREATE INDEX audit_at ON audit (at);
 CREATE INDEX audit_actor ON audit (actor, number);
+CREATE TRIGGER audit_update BEFORE UPDATE ON audit
+    BEGIN SELECT RAISE(ABORT, 'rows of the audit are never changed'); END;
+-- REPLACE is no UPDATE.
+CREATE TRIGGER audit_insert BEFORE INSERT ON audit WHEN EXISTS (SELECT 1 FROM audit WHERE number = NEW.number)
+    BEGIN SELECT RAISE(ABORT, 'rows of the audit are never changed'); END;
+CREATE TRIGGER audit_delete BEFORE DELETE ON audit
+    WHEN OLD.number >= coalesce((SELECT CAST(value AS BIGINT) FROM meta WHERE key = 'audit_kept_from'), 0)
+    BEGIN SELECT RAISE(ABORT, 'rows of the audit are removed once they are old enough'); END;
 
 CREATE TABLE flow_devices (
     device         INTEGER PRIMARY KEY,

@@ -36,7 +36,7 @@ const provider = new Provider(settings.issuer, {
   cookies: { keys: ['not a secret: this is a test'] },
   // Claims of the scopes are in the ID token, as with most providers.
   conformIdTokenClaims: false,
-  claims: { openid: ['sub'], profile: ['preferred_username', 'groups'], email: ['email'] },
+  claims: { openid: ['sub'], profile: ['preferred_username', 'groups', 'rack', 'stacks'], email: ['email'] },
   features: { deviceFlow: { enabled: true }, devInteractions: { enabled: true } },
   pkce: { required: () => true },
   ttl: { Session: 600, Grant: 600, Interaction: 600, AccessToken: 600, IdToken: 600, DeviceCode: 600 },

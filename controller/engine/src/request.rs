@@ -11,7 +11,7 @@ use muster_api::node::{LostView, SurveyView};
 use muster_api::site::Verdict;
 use muster_api::stack::RolloutAction;
 use muster_api::trace::{IntentProof, TraceView};
-use muster_api::user::{NodeLabel, Role};
+use muster_api::user::{NodeLabel, Role, Scope};
 use muster_flow::FlowWrite;
 use muster_intent::manager::Wish;
 use muster_intent::topology::ConnectPoint;
@@ -328,6 +328,8 @@ pub enum Request {
 pub struct NewLogin {
     pub name: String,
     pub role: Role,
+    /// The part of the site that the provider gives.
+    pub scope: Scope,
     /// Who it is at the provider.
     pub subject: String,
     pub login: LoginRecord,

@@ -51,6 +51,23 @@ impl Users {
         Ok(())
     }
 
+    fn check_scope(role: Role, scope: &Scope) -> Result<(), Refusal> {
+        if role == Role::Admin && !scope.is_whole() {
+            return Err(Refusal::Invalid(
+                "an admin has all of the site: leave out --scope and --stacks".into(),
+            ));
+        }
+        if let Some(NodeLabel { key, value }) = &scope.label {
+            check_label(key, value)?;
+        }
+        if scope.stacks.as_ref().is_some_and(|pattern| !is_pattern(pattern)) {
+            return Err(Refusal::Invalid(format!(
+                "--stacks wants a name of a stack of at most {PATTERN_MAX} characters, in which '*' stands for any characters"
+            )));
+        }
+        Ok(())
+    }
+
     fn check_room(&self) -> Result<(), Refusal> {
         if self.by_name.len() < USERS_MAX {
             return Ok(());
@@ -62,19 +79,7 @@ impl Users {
     fn check(&self, user: &UserRecord, wall: u64) -> Result<(), Refusal> {
         let name = &user.name;
         Self::check_name(name)?;
-        if user.role == Role::Admin && !user.scope.is_whole() {
-            return Err(Refusal::Invalid(
-                "an admin has all of the site: leave out --scope and --stacks".into(),
-            ));
-        }
-        if let Some(NodeLabel { key, value }) = &user.scope.label {
-            check_label(key, value)?;
-        }
-        if user.scope.stacks.as_ref().is_some_and(|pattern| !is_pattern(pattern)) {
-            return Err(Refusal::Invalid(format!(
-                "--stacks wants a name of a stack of at most {PATTERN_MAX} characters, in which '*' stands for any characters"
-            )));
-        }
+        Self::check_scope(user.role, &user.scope)?;
         match self.by_name.get(name) {
             Some(there) if wall <= there.expires => Err(Refusal::Conflict(format!(
                 "there is a user '{name}' already: revoke it first (muster user revoke {name})"
@@ -86,8 +91,9 @@ impl Users {
 
     /// The user after a login, which other logins of the same person outlive. A user whom an admin made stays.
     fn after(&self, new: NewLogin, wall: u64) -> Result<UserRecord, Refusal> {
-        let NewLogin { name, role, subject, login } = new;
+        let NewLogin { name, role, scope, subject, login } = new;
         Self::check_name(&name)?;
+        Self::check_scope(role, &scope)?;
         if RESERVED.contains(&name.as_str()) {
             return Err(Refusal::Conflict(format!(
                 "'{name}' is the name of somebody else in the audit: the provider has to give another one"
@@ -119,7 +125,7 @@ impl Users {
         logins.push(login);
         let expires = logins.iter().map(|login| login.expires).max().unwrap_or(wall);
         let proof = Proof::Oidc { subject, logins };
-        Ok(UserRecord { name, role, scope: Scope::default(), proof, expires })
+        Ok(UserRecord { name, role, scope, proof, expires })
     }
 
     /// The role and the scope of whoever has shown this.
@@ -277,7 +283,8 @@ mod tests {
     /// A login with this secret.
     fn login(name: &str, subject: &str, secret: u8, expires: u64) -> NewLogin {
         let login = LoginRecord { secret_hash: [secret; 32], expires };
-        NewLogin { name: name.to_owned(), role: Role::Viewer, subject: subject.to_owned(), login }
+        let (name, role, subject) = (name.to_owned(), Role::Viewer, subject.to_owned());
+        NewLogin { name, role, scope: Scope::default(), subject, login }
     }
 
     #[test]

@@ -99,7 +99,7 @@ impl Stranger {
 
     /// The user's token.
     async fn let_in(&self, identity: Identity) -> Result<LoggedIn, ApiError> {
-        let Identity { name, role, subject } = identity;
+        let Identity { name, role, scope, subject } = identity;
         let ca_fingerprint = self.api.config.api_ca.ok_or_else(|| {
             ApiError::conflict(
                 "nobody could use a token: this site's API is not there over the network; set controller.api",
@@ -109,7 +109,7 @@ impl Stranger {
         let token = UserToken { name: name.clone(), ca_fingerprint, secret };
         let expires = now() + self.api.logins.session.as_secs();
         let login = LoginRecord { secret_hash: token.digest(), expires };
-        let login = NewLogin { name: name.clone(), role, subject, login };
+        let login = NewLogin { name: name.clone(), role, scope, subject, login };
         let caller = Caller { actor: name.clone(), from: self.from(), shown: None, trace: None };
         self.api.driver.of(caller).request(Request::LogIn { login, wall: now() }).await?;
         Ok(LoggedIn { wait: None, name, role, token: token.to_string(), expires: rfc3339(expires) })

@@ -30,6 +30,9 @@ pub struct OidcSettings {
     scopes: Vec<String>,
     name_claim: String,
     roles_claim: String,
+    /// The claims with the part of the site that a user reaches; empty: everybody reaches all of it.
+    label_claim: String,
+    stacks_claim: String,
     roles: Roles,
     /// Whether `POST /v1/login` takes an ID token of another login.
     id_tokens: bool,
@@ -56,6 +59,8 @@ impl Default for OidcSettings {
             scopes: vec!["profile".to_owned(), "email".to_owned()],
             name_claim: "preferred_username".to_owned(),
             roles_claim: "groups".to_owned(),
+            label_claim: String::new(),
+            stacks_claim: String::new(),
             roles: Roles::default(),
             id_tokens: false,
             session: 8,
@@ -100,6 +105,8 @@ impl OidcSettings {
         Mapping {
             name_claim: self.name_claim.clone(),
             roles_claim: self.roles_claim.clone(),
+            label_claim: Some(self.label_claim.clone()).filter(|claim| !claim.is_empty()),
+            stacks_claim: Some(self.stacks_claim.clone()).filter(|claim| !claim.is_empty()),
             roles: roles.collect(),
         }
     }

@@ -25,6 +25,11 @@ struct Bed {
 impl Bed {
     /// `id_tokens`: whether those of other logins are taken.
     fn start(id_tokens: bool) -> Self {
+        Self::with(id_tokens, "")
+    }
+
+    /// `claims`: further settings of `[oidc]`.
+    fn with(id_tokens: bool, claims: &str) -> Self {
         let mut site = Site::in_namespace();
         let (hub, ca) = (Namespace::HUB, Ca::new());
         let file = |name: &str, text: &str| {
@@ -45,11 +50,12 @@ impl Bed {
                 "1": account(&["staff", "ops"], "Anna"),
                 "2": account(&["guests"], "eve"),
                 "3": account(&["staff"], "local"),
+                "4": json!({"preferred_username": "ben", "groups": ["ops"], "rack": "rack=r1", "stacks": "web-*"}),
             },
         });
         site.configure(&format!(
             "[controller]\napi = '{hub}:8443'\naddresses = ['{hub}:8883']\n[oidc]\nissuer = '{}'\nclient_id = '{CLIENT}'\n\
-             client_secret_file = '{}'\nca = '{}'\nid_tokens = {id_tokens}\n[oidc.roles]\noperator = ['ops']\nviewer = ['staff']\n",
+             client_secret_file = '{}'\nca = '{}'\nid_tokens = {id_tokens}\n{claims}[oidc.roles]\noperator = ['ops']\nviewer = ['staff']\n",
             issuer(),
             file("secret", "a secret of this test\n"),
             file("provider-ca.crt", &ca.pem),
@@ -195,6 +201,65 @@ fn people_log_in_with_openid_connect() {
         "{rows:#}"
     );
     assert!(!site.controller.log().contains("a secret of this test"));
+}
+
+/// The provider says which part of the site somebody reaches.
+#[test]
+fn a_claim_of_the_provider_is_a_user_s_scope() {
+    let bed = Bed::with(true, "label_claim = 'rack'\nstacks_claim = 'stacks'\n");
+    let site = &bed.site;
+    for name in ["web-1", "web-2"] {
+        site.ok(&[
+            "stack",
+            "create",
+            name,
+            "-t",
+            &site.file("heat_template_version: 2018-08-31\n"),
+            "--wait",
+        ]);
+    }
+    let browser = Browser::start(&bed.machine, &site.path().join("ben"), false);
+    browser.go(&bed.url("/console"));
+    browser.press("Log in with OpenID Connect");
+    sign_in(&browser, "4");
+    browser.until("ben, operator");
+    let listed = site.json(&["user", "list"]);
+    let row = (&listed[0]["name"], &listed[0]["scope"], &listed[0]["stacks"]);
+    assert_eq!(row, (&json!("ben"), &json!("rack=r1"), &json!("web-*")));
+    browser.go(&bed.url("/console/stacks/web-1"));
+    browser.until("outside your scope");
+
+    // A program with a token of the provider; and claims that give nothing, or are not there.
+    let claims = |rack: Value, stacks: Value, group: &str| {
+        json!({"iss": issuer(), "aud": CLIENT, "sub": "9", "iat": now(), "exp": now() + 600, "preferred_username": "kim",
+            "groups": [group], "rack": rack, "stacks": stacks})
+    };
+    for (claims, why) in [
+        (claims(Value::Null, json!("*"), "ops"), "the claim 'rack' must have one text"),
+        (claims(json!("*"), json!(["web-*", "db-*"]), "ops"), "the claim 'stacks' must have one text"),
+        (claims(json!("r1"), json!("*"), "staff"), "'r1' is no label of nodes"),
+        (claims(json!("*"), json!("web-*; db"), "ops"), "--stacks wants a name"),
+    ] {
+        let (status, said) = bed.log_in(&json!({"id_token": bed.signed("good", &claims)}));
+        assert!(["400", "401"].contains(&&*status), "{status} {said}");
+        assert!(said["error"]["message"].as_str().unwrap().contains(why), "{said}");
+    }
+    let (_, said) =
+        bed.log_in(&json!({"id_token": bed.signed("good", &claims(json!("*"), json!("web-2"), "ops"))}));
+    let stacks = bed.curl(&[
+        "-H",
+        &format!("Authorization: Bearer {}", said["token"].as_str().unwrap()),
+        "-X",
+        "DELETE",
+        "-w",
+        "%{http_code} ",
+        "-o",
+        "/dev/null",
+        &bed.url("/v1/stacks/web-1"),
+        &bed.url("/v1/stacks/web-2"),
+    ]);
+    let statuses = stacks.expect(0).stdout;
+    assert!(statuses.starts_with("403 ") && statuses.ends_with("202 "), "{statuses}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod browser;
 mod certificates;
 mod console;
 mod content;
+mod contexts;
 mod cut_off;
 mod deployments;
 mod desk;

@@ -20,6 +20,11 @@ impl Terminal {
     /// Runs `muster` with these arguments, which need no quotation marks. The shell says first which process it is, and at the
     /// end what became of the terminal.
     pub fn start(site: &Site, arguments: &str) -> Self {
+        Self::with(site, arguments, &[])
+    }
+
+    /// The same with these variables.
+    pub fn with(site: &Site, arguments: &str, variables: &[(&str, &str)]) -> Self {
         let muster = format!("{} --url {} {arguments}", binary("muster").display(), site.url());
         let line = format!(
             "stty rows 40 cols 120; sh -c 'echo process $$.; exec {muster}'; code=$?; \
@@ -28,6 +33,7 @@ impl Terminal {
         let mut command = Command::new("script");
         command.args(["--quiet", "--return", "--command", &line, "/dev/null"]);
         command.env("TERM", "xterm").env("SHELL", "/bin/sh").env_remove("MUSTER_SITE");
+        command.env_remove("NO_COLOR").envs(variables.iter().copied());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let (keys, mut out) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());

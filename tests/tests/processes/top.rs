@@ -42,3 +42,31 @@ fn top_gives_the_terminal_back_when_it_is_ended() {
     assert_eq!(status, 0, "{shown}");
     assert!(shown.trim_end().ends_with(" icanon"), "{shown:?}");
 }
+
+/// Colours of the foreground or of the background; other attributes are allowed.
+fn has_colour(shown: &str) -> bool {
+    let sequences = shown.split("\u{1b}[").skip(1);
+    let parts = sequences.filter_map(|rest| {
+        let end = rest.find(|c: char| !c.is_ascii_digit() && c != ';')?;
+        rest[end..]
+            .starts_with('m')
+            .then(|| rest[..end].split(';').filter_map(|part| part.parse::<u16>().ok()))
+    });
+    parts.flatten().any(|part| matches!(part, 30..=38 | 40..=48 | 90..=97 | 100..=107))
+}
+
+#[test]
+fn top_has_no_colours_where_nobody_wants_them() {
+    let site = Site::start();
+    let web1 = site.join("web-1");
+    drop(web1);
+    site.until_node("web-1", "offline");
+    for (variables, coloured) in [(&[][..], true), (&[("NO_COLOR", "1")], false), (&[("NO_COLOR", "")], true)]
+    {
+        let mut terminal = Terminal::with(&site, "top", variables);
+        terminal.until_shown("1 offline");
+        terminal.press("q");
+        let (status, shown) = terminal.finish();
+        assert_eq!((status, has_colour(&shown)), (0, coloured), "{variables:?} {shown:?}");
+    }
+}

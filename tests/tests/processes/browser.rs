@@ -12,6 +12,9 @@ use tokio::runtime::{Builder, Runtime};
 
 /// The port of chromedriver in the machine's namespace.
 const PORT: u16 = 9515;
+/// Keys, as WebDriver has them.
+pub const TAB: &str = "\u{e004}";
+pub const ENTER: &str = "\u{e007}";
 
 /// A browser with a profile of its own. It ends with the value.
 pub struct Browser<'a> {
@@ -90,6 +93,25 @@ impl<'a> Browser<'a> {
             field.send_keys(text).await
         })
         .unwrap_or_else(|error| panic!("{css}: {error}"));
+    }
+
+    /// Types where the focus is.
+    pub fn type_keys(&self, keys: &str) {
+        self.within(async |client| client.active_element().await?.send_keys(keys).await).unwrap();
+    }
+
+    /// What the page's policy has kept the page from since it was loaded.
+    pub fn violations(&self) -> Value {
+        self.run_later(
+            "const done = arguments[arguments.length - 1], seen = [];
+             const observer = new ReportingObserver((reports) => seen.push(...reports), {types: ['csp-violation'], buffered: true});
+             observer.observe();
+             setTimeout(() => {
+                seen.push(...observer.takeRecords());
+                observer.disconnect();
+                done(seen.map((report) => report.body.effectiveDirective + ' ' + report.body.blockedURL));
+             }, 0);",
+        )
     }
 
     /// The text that a person reads there.

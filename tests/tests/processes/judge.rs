@@ -59,6 +59,7 @@ impl Judge {
 
     /// Anybody can read it, it is not too large, and no text of it was run.
     pub fn page(&self, browser: &Browser<'_>, name: &str) {
+        assert_eq!(browser.violations(), json!([]), "{name}");
         browser.run(&self.axe, &[]);
         let found = browser.run_later(
             "const done = arguments[arguments.length - 1];

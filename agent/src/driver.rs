@@ -34,6 +34,7 @@ use muster_shared::MonoTime;
 use muster_shared::join::Address;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{ContentDigest, ReportKey, Up};
+use muster_shared::seal::Seal;
 use rustls::ClientConfig;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
@@ -63,6 +64,8 @@ pub struct Driver {
     state: StateDir,
     identity: Identity,
     tls: Arc<ClientConfig>,
+    /// A renewed certificate keeps the keys of the seal.
+    seal: Arc<Seal>,
     host: Arc<Host>,
     contents: Contents,
     flows: Flows,
@@ -143,7 +146,7 @@ impl Driver {
         };
         let (flows, tables) = Flows::new(state.flows(), ovs, identity.clone(), state.fetch())?;
         let machine = Agent::new(config, entries, state.epoch()?).with_flows(tables);
-        let tls = identity.tls()?;
+        let (tls, seal) = (identity.tls()?, Arc::new(identity.seal()));
         let contents = Contents::new(state.fetch());
         let host = Arc::new(host);
         let link_state = SharedLinkState::default();
@@ -151,6 +154,7 @@ impl Driver {
         Ok(Self {
             machine,
             tls,
+            seal,
             host,
             holding,
             send_lldp,

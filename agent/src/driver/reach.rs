@@ -101,7 +101,7 @@ impl Driver {
         if let Some(first) = &self.first_address {
             peer.addresses.sort_by_key(|address| address != first);
         }
-        self.connection = Some(Connection::open(peer, Arc::new(self.identity.seal())));
+        self.connection = Some(Connection::open(peer, Arc::clone(&self.seal)));
     }
 
     pub(super) fn disconnect(&mut self, reason: &str) {

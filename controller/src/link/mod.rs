@@ -26,6 +26,7 @@ mod quiet;
 mod reason;
 mod refused;
 mod registry;
+mod seals;
 mod silence;
 
 pub use admitted::Admitted;

@@ -17,6 +17,7 @@ use super::intake::Feed;
 use super::quiet::Quiet;
 use super::reason::{Reason, Refusal};
 use super::registry::Registry;
+use super::seals::Seals;
 use super::{Common, LinkEvent};
 use crate::pki::Pki;
 
@@ -32,6 +33,7 @@ pub(super) struct Nodes {
     pub registry: Registry,
     pub heartbeats: Heartbeats,
     pub contents: Contents,
+    pub seals: Seals,
     pub common: Common,
     /// Limits warnings that clients cause.
     pub refusals: Quiet,
@@ -56,6 +58,7 @@ impl Nodes {
             answer_within,
             heartbeats: Heartbeats::default(),
             contents: Contents::default(),
+            seals: Seals::new(connections),
             refusals: Quiet::default(),
         }
     }

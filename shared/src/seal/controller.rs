@@ -14,6 +14,7 @@
 //!
 //! The state of a node is small and fixed, and a packet that does not open allocates nothing that stays.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::MonoTime;
@@ -28,7 +29,7 @@ const LOST_AFTER: Duration = Duration::from_secs(60);
 
 /// See the module's head.
 pub struct ControllerEnd {
-    seal: Seal,
+    seal: Arc<Seal>,
     current: Option<Greeted>,
     /// Boxed, since it is there for a moment only.
     answered: Option<Box<Greeted>>,
@@ -53,8 +54,8 @@ pub enum Opened {
 
 impl ControllerEnd {
     /// A side that nobody has greeted yet.
-    pub fn new(seal: Seal) -> Self {
-        Self { seal, current: None, answered: None, waits: None }
+    pub fn new(seal: impl Into<Arc<Seal>>) -> Self {
+        Self { seal: seal.into(), current: None, answered: None, waits: None }
     }
 
     /// The node has a session: it can be sent packets.

@@ -213,7 +213,7 @@ async fn greet_node(
         );
     }
     let outbound = Arc::new(Outbound::new(shared.limits.queue_packets, shared.limits.queue_bytes));
-    let end = ControllerEnd::new(shared.nodes.pki.seal(node, &key));
+    let end = ControllerEnd::new(shared.nodes.seals.of(&shared.nodes.pki, node, &key));
     let tell = |peer: &Peer| shared.nodes.feed.connected(&peer.node, peer.connection);
     let peer = shared.nodes.registry.enter(node.clone(), outbound, tell)?;
     Ok((connect, peer, end))

@@ -28,7 +28,7 @@ use muster_shared::seal::{PacketError, Seal, Session};
 use muster_shared::segment::ResetReason;
 use muster_shared::{topic, wire};
 use rumqttc::v5::mqttbytes::QoS;
-use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet, SubscribeReasonCode};
+use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet, SubAck, SubscribeReasonCode};
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
 use rumqttc::{NetworkOptions, Outgoing, TlsConfiguration, Transport};
 use rustls::ClientConfig;
@@ -365,7 +365,8 @@ impl Publisher {
     }
 }
 
-/// An MQTT connection, subscribed.
+/// An MQTT connection that has asked for its subscription. The answer to that comes with [`Mqtt::payload`], so what is
+/// published meanwhile saves a round trip.
 pub struct Mqtt {
     client: AsyncClient,
     events: Events,
@@ -403,8 +404,10 @@ impl Mqtt {
             match event.map_err(|_| LinkError::Silent { after: SILENCE_MAX })? {
                 Ok(Event::Incoming(packet)) => {
                     (*heard, *unanswered) = (Instant::now(), None);
-                    if let Packet::Publish(publish) = packet {
-                        return Ok(publish.payload.to_vec());
+                    match packet {
+                        Packet::Publish(publish) => return Ok(publish.payload.to_vec()),
+                        Packet::SubAck(ack) => subscribed(&ack)?,
+                        _ => {}
                     }
                 }
                 Ok(Event::Outgoing(Outgoing::Publish(_))) => {
@@ -438,7 +441,7 @@ impl Mqtt {
     }
 }
 
-/// Connects to the first address that works, and subscribes.
+/// Connects to the first address that works, and asks for the subscription.
 ///
 /// # Errors
 /// None works: why the last one does not.
@@ -544,14 +547,9 @@ async fn greet_one(peer: &Peer, address: &Address, number: SocketAddr) -> Result
     loop {
         match events.poll().await.map_err(|error| LinkError::Lost(Box::new(error)))? {
             Event::Incoming(Packet::ConnAck(ack)) if ack.code == ConnectReturnCode::Success => {
-                if client.try_subscribe(&peer.down, QoS::AtLeastOnce).is_err() {
+                // TCP loses nothing, and the seal counts packets: an acknowledgement of each would only cost a write.
+                if client.try_subscribe(&peer.down, QoS::AtMostOnce).is_err() {
                     return Err(LinkError::Closed);
-                }
-            }
-            Event::Incoming(Packet::SubAck(ack)) => {
-                let granted = |code: &SubscribeReasonCode| matches!(code, SubscribeReasonCode::Success(_));
-                if !ack.return_codes.iter().all(granted) {
-                    return Err(LinkError::Refused("this node may not subscribe its own topic"));
                 }
                 let events = Events::Direct {
                     events: Box::new(events),
@@ -563,6 +561,13 @@ async fn greet_one(peer: &Peer, address: &Address, number: SocketAddr) -> Result
             }
             Event::Incoming(_) | Event::Outgoing(_) => {}
         }
+    }
+}
+
+fn subscribed(ack: &SubAck) -> Result<(), LinkError> {
+    match ack.return_codes.iter().all(|code| matches!(code, SubscribeReasonCode::Success(_))) {
+        true => Ok(()),
+        false => Err(LinkError::Refused("this node may not subscribe its own topic")),
     }
 }
 

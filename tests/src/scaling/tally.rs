@@ -40,16 +40,20 @@ pub struct Tally {
 impl Tally {
     /// An agent publishes a packet of so many sealed bytes, and is sent its acknowledgement.
     pub fn up(&mut self, topic: &str, sealed: usize) {
-        let (publish, acknowledgement) = sizes(topic, sealed);
-        self.sent_up(publish);
-        self.sent_down(acknowledgement);
+        let (mut publish, mut acknowledgement) = (BytesMut::new(), BytesMut::new());
+        Publish { pkid: 1, ..Publish::new(topic, QoS::AtLeastOnce, vec![0; sealed], None) }
+            .write(&mut publish)
+            .and(PubAck::new(1, None).write(&mut acknowledgement))
+            .expect(BOUNDED);
+        self.sent_up(publish.len() as u64);
+        self.sent_down(acknowledgement.len() as u64);
     }
 
-    /// The controller publishes a packet of so many sealed bytes, and is sent its acknowledgement.
+    /// The controller publishes a packet of so many sealed bytes, which MQTT does not acknowledge.
     pub fn down(&mut self, topic: &str, sealed: usize) {
-        let (publish, acknowledgement) = sizes(topic, sealed);
-        self.sent_down(publish);
-        self.sent_up(acknowledgement);
+        let mut publish = BytesMut::new();
+        Publish::new(topic, QoS::AtMostOnce, vec![0; sealed], None).write(&mut publish).expect(BOUNDED);
+        self.sent_down(publish.len() as u64);
     }
 
     fn sent_up(&mut self, bytes: u64) {
@@ -92,15 +96,7 @@ impl Div<u64> for Tally {
     }
 }
 
-/// Bytes of a PUBLISH with QoS 1, and of its PUBACK.
-fn sizes(topic: &str, sealed: usize) -> (u64, u64) {
-    let (mut publish, mut acknowledgement) = (BytesMut::new(), BytesMut::new());
-    Publish { pkid: 1, ..Publish::new(topic, QoS::AtLeastOnce, vec![0; sealed], None) }
-        .write(&mut publish)
-        .and(PubAck::new(1, None).write(&mut acknowledgement))
-        .expect("a packet of ours is within MQTT's bounds");
-    (publish.len() as u64, acknowledgement.len() as u64)
-}
+const BOUNDED: &str = "a packet of ours is within MQTT's bounds";
 
 /// What all parts of a site count on.
 pub type Shared = Rc<RefCell<Tally>>;

@@ -32,6 +32,11 @@ const INFLIGHT_MAX: u16 = 32;
 /// The most filters of a subscription: there is only one topic, but clients may repeat it.
 const FILTERS_MAX: usize = 8;
 
+/// PUBACKs that wait for other output at most: a quarter of what an agent has on its way, so that it never waits for one.
+const HELD_MAX: usize = 4;
+/// How long one waits: most answers of the controller come within it, and then both take one write.
+const HELD: Duration = Duration::from_millis(200);
+
 /// A deadline is only postponed by at least this much: postponing it for every packet costs more, and so does
 /// waking for outdated alarms.
 const PUT_OFF: Duration = Duration::from_secs(5);
@@ -85,6 +90,9 @@ pub struct Session<I: Inbox> {
     /// Since when the present first packet has been first in the queue.
     head_since: Option<Instant>,
     waiting: Option<(Pending, Option<u16>)>,
+    /// PUBACKs of packets that the driver has, and since when the first one waits.
+    held: Vec<u16>,
+    held_since: Option<Instant>,
     /// Chunks of contents have their room until this byte is written.
     rooms: VecDeque<(u64, Room)>,
 }
@@ -104,6 +112,8 @@ impl<I: Inbox> Session<I> {
             unread: None,
             head_since: None,
             waiting: None,
+            held: Vec::new(),
+            held_since: None,
             rooms: VecDeque::new(),
         }
     }
@@ -135,7 +145,10 @@ impl<I: Inbox> Session<I> {
                     let acknowledge = delivered?;
                     self.waiting = None;
                     self.last_read = Instant::now();
-                    self.acknowledge(acknowledge);
+                    if let Some(id) = acknowledge {
+                        self.held.push(id);
+                        self.held_since.get_or_insert(self.last_read);
+                    }
                 }
                 turn = self.stream.turn(reading) => match turn {
                     Ok(Turn::Read) => self.last_read = Instant::now(),
@@ -182,8 +195,26 @@ impl<I: Inbox> Session<I> {
 
     fn acknowledge(&mut self, id: Option<u16>) {
         if let Some(id) = id {
-            self.stream.put(&Packet::PubAck(PubAck::new(id, None)));
+            // MQTT has them in the order of their packets.
+            self.let_go();
+            self.put_acknowledgement(id);
         }
+    }
+
+    fn put_acknowledgement(&mut self, id: u16) {
+        self.stream.put(&Packet::PubAck(PubAck::new(id, None)));
+    }
+
+    /// Appends what is held to the output.
+    fn let_go(&mut self) {
+        for id in std::mem::take(&mut self.held) {
+            self.put_acknowledgement(id);
+        }
+        self.held_since = None;
+    }
+
+    fn held_until(&self) -> Option<Instant> {
+        self.held_since.map(|since| since + HELD)
     }
 
     fn acknowledged(&mut self, id: u16) -> Result<(), Refusal> {
@@ -233,7 +264,12 @@ impl<I: Inbox> Session<I> {
             self.stream.put_publish(self.down.clone(), payload, id);
             self.rooms.extend(room.map(|room| (self.stream.progress().1, room)));
         }
-        self.note_time(Instant::now());
+        let now = Instant::now();
+        let is_due = self.held_until().is_some_and(|at| at <= now);
+        if is_due || self.held.len() >= HELD_MAX || self.stream.is_dirty() {
+            self.let_go();
+        }
+        self.note_time(now);
     }
 
     /// Updates two clocks: one for the output, and one for the queue behind it, which may also wait
@@ -271,7 +307,10 @@ impl<I: Inbox> Session<I> {
     fn deadline(&self) -> Instant {
         // The next look if nothing else is due.
         let rest = Instant::now() + Duration::from_secs(3600);
-        [self.slow_at(), self.silent_at(), self.terms.until].into_iter().flatten().fold(rest, Instant::min)
+        [self.slow_at(), self.silent_at(), self.held_until(), self.terms.until]
+            .into_iter()
+            .flatten()
+            .fold(rest, Instant::min)
     }
 
     fn check_time(&self, now: Instant) -> Result<(), Refusal> {

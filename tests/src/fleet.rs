@@ -48,6 +48,10 @@ pub struct Wish {
     /// What the names begin with
     #[arg(long, default_value = "fleet-")]
     prefix: String,
+    /// Drop all connections once they stand, and wait until all agents are back with whole handshakes. Neither side touches
+    /// its memory for the first time then, as they do before
+    #[arg(long)]
+    again: bool,
     /// Wait until so many jobs have run, whoever asks the controller for them
     #[arg(long, value_name = "N")]
     jobs: Option<u64>,
@@ -83,6 +87,8 @@ pub struct Report {
     online_s: f64,
     online: Percentiles,
     #[serde(flatten)]
+    again: Option<Again>,
+    #[serde(flatten)]
     idle: Option<Idle>,
     #[serde(flatten)]
     jobs: Option<Jobs>,
@@ -98,6 +104,15 @@ pub struct Report {
     /// Connections that ended or were not made, by reason.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     lost: BTreeMap<String, u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Again {
+    again_s: f64,
+    /// The fleet's own part of the processors.
+    again_agents_cpu_s: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    again_controller_cpu_s: Option<f64>,
 }
 
 #[derive(Debug, Serialize)]
@@ -128,6 +143,8 @@ struct Drift {
 struct Storm {
     storm_s: f64,
     back: Percentiles,
+    /// The fleet's own part of the processors.
+    storm_agents_cpu_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     storm_controller_cpu_s: Option<f64>,
 }
@@ -154,6 +171,7 @@ pub fn run(wish: &Wish) -> anyhow::Result<Report> {
 async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
     raise_file_limit(wish.agents + FILES)?;
     let controller = || wish.controller_pid.map(Process::of).transpose();
+    let own = || Process::of(std::process::id());
     let cpu_since = |before: Option<Process>, after: Option<Process>| Some(after?.cpu_s - before?.cpu_s);
     let within = Duration::from_secs(wish.within);
     let mut token = wish.token.clone();
@@ -192,6 +210,19 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
         ..Report::default()
     };
 
+    if wish.again {
+        let (before, own_before, begun) = (controller()?, own()?, Instant::now());
+        let greeted = standing.borrow().greetings;
+        orders.send_modify(|order| order.restarts += 1);
+        let is_over = |it: &Standing| it.online == wish.agents && it.greetings >= greeted + wish.agents;
+        wait(&mut standing, within, "all agents are back", is_over).await?;
+        report.again = Some(Again {
+            again_s: rounded(begun.elapsed().as_secs_f64()),
+            again_agents_cpu_s: rounded(own()?.cpu_s - own_before.cpu_s),
+            again_controller_cpu_s: cpu_since(before, controller()?).map(rounded),
+        });
+        figures.take_online();
+    }
     if wish.idle > 0 {
         let before = controller()?;
         tokio::time::sleep(Duration::from_secs(wish.idle)).await;
@@ -224,13 +255,15 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
             tell("waiting for a line");
             tokio::task::spawn_blocking(line).await??;
         }
-        let (before, begun, greeted) = (controller()?, Instant::now(), standing.borrow().greetings);
+        let (before, own_before) = (controller()?, own()?);
+        let (begun, greeted) = (Instant::now(), standing.borrow().greetings);
         orders.send_modify(|order| order.storms += 1);
         let is_over = |it: &Standing| it.online == wish.agents && it.greetings >= greeted + wish.agents;
         wait(&mut standing, within, "all agents are back", is_over).await?;
         report.storm = Some(Storm {
             storm_s: rounded(begun.elapsed().as_secs_f64()),
             back: figures.take_online(),
+            storm_agents_cpu_s: rounded(own()?.cpu_s - own_before.cpu_s),
             storm_controller_cpu_s: cpu_since(before, controller()?).map(rounded),
         });
     }
@@ -249,7 +282,7 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
             first_job_at: figures.first_job_after(epoch),
         });
     }
-    report.rss_bytes = Process::of(std::process::id())?.rss_bytes;
+    report.rss_bytes = own()?.rss_bytes;
     report.lost = figures.lost_by_reason();
     Ok(report)
 }

@@ -8,6 +8,7 @@ use muster_agent_core::{Agent, Config, Effect, Input};
 use muster_agent_link::Identity;
 use muster_agent_link::connection::{Connection, LinkEvent, Peer};
 use muster_shared::model::{Down, Job, Outcome, ReportKey, Spec, Up};
+use muster_shared::seal::Seal;
 use muster_shared::{Epoch, EpochId, MonoTime, ResourceId};
 use rustls::ClientConfig;
 use tokio::sync::watch;
@@ -21,6 +22,8 @@ use super::server::Server;
 pub struct Order {
     /// Connections are dropped when this rises.
     pub storms: u64,
+    /// Connections are dropped when this rises, and what TLS remembers of them is forgotten.
+    pub restarts: u64,
     /// A thing of the first so many members is changed behind their backs when this rises.
     pub drifts: u64,
     /// How many members drift.
@@ -33,6 +36,9 @@ pub struct Member {
     machine: Agent,
     identity: Identity,
     tls: Arc<ClientConfig>,
+    /// As an agent has it that starts again; made before, for it is not what is measured.
+    fresh_tls: Arc<ClientConfig>,
+    seal: Arc<Seal>,
     connection: Option<Connection>,
     inbox: VecDeque<Input>,
     server: Server,
@@ -67,6 +73,8 @@ impl Member {
             number,
             machine: Agent::new(config, Vec::new(), EpochId::default()),
             tls: identity.tls()?,
+            fresh_tls: identity.tls()?,
+            seal: Arc::new(identity.seal()),
             identity,
             connection: None,
             inbox: VecDeque::from([Input::Start]),
@@ -106,6 +114,10 @@ impl Member {
     }
 
     fn obey(&mut self, before: Order, order: Order) {
+        if order.restarts > before.restarts {
+            self.tls = Arc::clone(&self.fresh_tls);
+            self.disconnected("a restart".into());
+        }
         if order.storms > before.storms {
             self.disconnected("a storm".into());
         }
@@ -199,7 +211,7 @@ impl Member {
         match effect {
             Effect::Connect => {
                 let peer = Peer::node(&self.identity, Arc::clone(&self.tls));
-                self.connection = Some(Connection::open(peer, Arc::new(self.identity.seal())));
+                self.connection = Some(Connection::open(peer, Arc::clone(&self.seal)));
             }
             Effect::Disconnect { reason } => self.disconnected(reason),
             Effect::Send(up) => self.send(up),

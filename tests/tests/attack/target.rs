@@ -1,6 +1,6 @@
 //! What is attacked: a controller with a node, a stack and users, and what of it must not change.
 
-use muster_testbed::port;
+use muster_testbed::{eventually, port};
 use muster_tests::site::{Agent, Site, template_of_a_file};
 use serde_json::{Value, json};
 
@@ -70,6 +70,15 @@ impl Target {
         let after = self.state();
         assert_eq!(before, after);
         came
+    }
+
+    /// The answer to a user who asks more often than allowed, and again after each refusal for that. Whoever still sends a
+    /// body that is not read may see the end of the connection in place of the refusal.
+    pub fn ask(&self, line: &str, user: &str, body: &str) -> Heard {
+        eventually("the user's turn comes", || {
+            let heard = self.https.ask(line, user, body);
+            (heard.status() != 0 && !heard.0.contains("asks too often")).then_some(heard)
+        })
     }
 
     /// The answer to a user's `GET /v1/stacks`.

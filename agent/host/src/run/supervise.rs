@@ -93,11 +93,13 @@ pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
         }
     };
     let time = sleep(order.timeout);
+    // A shutdown may tell the command as well: that it then ends is not its own end.
     let why = tokio::select! {
+        biased;
+        _ = terminate.recv() => Some(StopReason::Down),
+        _ = stop.readable() => Some(StopReason::Stopped),
         () = child.ends() => None,
         () = time => Some(StopReason::TimedOut),
-        _ = stop.readable() => Some(StopReason::Stopped),
-        _ = terminate.recv() => Some(StopReason::Down),
     };
     drop(stop);
     let status = child.end_all(why).await;

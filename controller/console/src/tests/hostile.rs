@@ -82,7 +82,7 @@ impl Maker {
             Some("string") if schema["format"] == "ip" => json!("192.0.2.1"),
             Some("string") => json!(self.word(key)),
             Some("integer" | "number") => json!(3),
-            Some("boolean") => json!(self.words.variant % 2 == 0),
+            Some("boolean") => json!(self.words.variant.is_multiple_of(2)),
             Some("array") => {
                 json!([self.of(&schema["items"], key, deep + 1), self.of(&schema["items"], key, deep + 1)])
             }

@@ -127,7 +127,17 @@ impl<'a> Browser<'a> {
 
     /// Waits until the page says this.
     pub fn until(&self, words: &str) {
-        eventually(&format!("the page says {words:?}"), || self.text("body").contains(words).then_some(()));
+        let said = look(|| self.text("body").contains(words).then_some(()));
+        assert!(said.is_some(), "{} never said {words:?}:\n{}", self.url(), self.text("body"));
+    }
+
+    /// Loads a page until it says this: a controller that is busy asks to come again.
+    pub fn open(&self, url: &str, words: &str) {
+        let come = || {
+            self.go(url);
+            self.text("body").contains(words).then_some(())
+        };
+        assert!(look(come).is_some(), "{url} never said {words:?}:\n{}", self.text("body"));
     }
 
     /// The page's address.

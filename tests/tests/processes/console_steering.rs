@@ -111,8 +111,7 @@ fn an_operator_steers_a_rollout_in_a_browser() {
 
     // By the keyboard alone, from the login on.
     let browser = Browser::start(&fleet.desk, &dir.path().join("anna"), false);
-    browser.go(&fleet.url("/console"));
-    browser.until("Log in to Muster");
+    browser.open(&fleet.url("/console"), "Log in to Muster");
     tab_to(&browser, "token");
     browser.type_keys(&format!("{token}{ENTER}"));
     browser.until("anna, operator");

@@ -102,7 +102,7 @@ pub fn address(uri: &Uri) -> &str {
     uri.path_and_query().map_or("/console", |address| address.as_str())
 }
 
-/// Whose session a request is of.
+/// The session that a request belongs to.
 pub fn user(console: &Console, headers: &HeaderMap) -> Option<String> {
     console.sessions().user(console.now(), &session_id(headers)?)
 }

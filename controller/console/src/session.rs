@@ -82,7 +82,7 @@ impl Sessions {
         Some(session.clone())
     }
 
-    /// Whose session it is, without a sign of life.
+    /// The person of a session. Asking is no sign of life.
     pub fn user(&mut self, now: Duration, id: &Id) -> Option<String> {
         Some(self.find(now, id, Activity::Page)?.user)
     }

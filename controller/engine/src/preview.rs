@@ -36,7 +36,7 @@ const PROPERTIES_MAX: usize = 64 * 1024 * 1024;
 /// Stands for an unknown value: a private character, which no real value has.
 const UNKNOWN: &str = "\u{f8ff}muster:unknown\u{f8ff}";
 
-/// What an update does to a resource.
+/// The effect of an update on a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Create,

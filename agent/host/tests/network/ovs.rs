@@ -187,7 +187,7 @@ fn a_switch_that_is_stopped_fails_the_document_and_heals_later() {
         let error = network.apply(&second, &nic1(), &before).await.unwrap_err();
         assert_eq!(error.to_string(), "ovs-vswitchd has not taken up the change within 1 s; is it running?");
         assert_eq!(settled(network.observe().await.unwrap()), running);
-        // What can be restored is, and the rest is said.
+        // All that can be restored is restored, and the rest is said.
         let error = network.restore(&before).await.unwrap_err();
         assert!(matches!(error, NetError::Partly(_)), "{error}");
         assert_eq!(server.ovs("list-ports br-ex"), "");

@@ -119,7 +119,7 @@ impl Rollout {
         Some(RolloutChange::Kept { row, record, members: members.collect(), anew })
     }
 
-    /// What the store has of the rollout, in one text.
+    /// The rollout as the store has it, in one text.
     #[cfg(test)]
     pub fn stored(&self, now: MonoTime) -> String {
         let members = self.members.all().filter_map(|(name, member)| Some((name, member.record()?)));

@@ -7,6 +7,8 @@ use super::bed::{Bed, node, options, stack};
 use super::trees::source;
 use crate::{Refusal, Request, RolloutAction, RolloutView, Source};
 
+mod times;
+
 fn web(bed: &mut Bed, index: usize) {
     let labels = BTreeMap::from([("role".to_owned(), Some("web".to_owned()))]);
     bed.ask(Request::LabelNode { node: node(index), labels }).unwrap();
@@ -681,47 +683,4 @@ fn a_rollout_that_waits_for_a_node_names_it() {
         bed.view().unwrap().status_reason,
         "timed out after 60 s; missing nodes: node-1 (away; a waits for it)"
     );
-}
-
-#[test]
-fn the_pause_of_a_canary_goes_on_over_a_restart() {
-    let policy = "{batch: 2, pause: 600, canary: 1}";
-    let mut bed = fleet(4, "{batch: 4}");
-    bed.update(of("2", false, policy)).unwrap();
-    assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
-    bed.pass(Duration::from_secs(500));
-    bed.restart();
-    bed.pass(Duration::from_secs(20));
-    (0..4).for_each(|index| bed.connect(&node(index)));
-    bed.pass(Duration::from_secs(79));
-    assert_eq!(ran(&mut bed), Vec::<String>::new());
-    bed.pass(Duration::from_secs(1));
-    assert_eq!(ran(&mut bed), ["Update a[node-1]", "Update a[node-2]"]);
-}
-
-#[test]
-fn the_time_of_a_canary_begins_when_its_node_is_back() {
-    let policy = "{batch: 2, pause: 600, canary: 1}";
-    let mut bed = fleet(4, "{batch: 4}");
-    bed.update(of("2", false, policy)).unwrap();
-    assert_eq!(ran(&mut bed), ["Update a[node-0]"]);
-    bed.pass(Duration::from_secs(500));
-    bed.restart();
-    (1..4).for_each(|index| bed.connect(&node(index)));
-    bed.pass(Duration::from_secs(60));
-    bed.connect(&node(0));
-    bed.pass(Duration::from_secs(599));
-    assert_eq!(ran(&mut bed), Vec::<String>::new());
-    bed.pass(Duration::from_secs(1));
-    assert_eq!(ran(&mut bed), ["Update a[node-1]", "Update a[node-2]"]);
-}
-
-#[test]
-fn an_operation_of_its_own_has_its_whole_time() {
-    let mut bed = fleet(2, "{batch: 2}");
-    bed.pass(Duration::from_secs(100_000));
-    bed.join(&node(2));
-    web(&mut bed, 2);
-    bed.pass(Duration::from_secs(30_000));
-    assert_eq!(bed.status(), "UPDATE_IN_PROGRESS", "the new member's node is away");
 }

@@ -20,8 +20,11 @@ pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let bound = (length / 3).clamp(1, 4);
     known
         .into_iter()
-        // A letter has four bytes at most.
-        .filter(|candidate| candidate.len().abs_diff(name.len()) <= bound * 4)
+        // A difference of one letter is one of at most four bytes.
+        .filter(|candidate| {
+            let letter = if name.is_ascii() && candidate.is_ascii() { 1 } else { 4 };
+            candidate.len().abs_diff(name.len()) <= bound * letter
+        })
         .map(|candidate| (distance(&name, &candidate.to_lowercase()), candidate))
         .filter(|(distance, _)| *distance <= bound)
         .min()

@@ -70,7 +70,7 @@ impl Row {
     fn triggers(&self) -> [&Trigger; 2] {
         static NONE: Trigger = Trigger { names: Vec::new(), mark: None };
         match &self.details().notes {
-            Some(Notes::Unit(UnitNotes { restart, reload })) => [restart, reload],
+            Some(Notes::Unit(notes)) => [&notes.restart, &notes.reload],
             _ => [&NONE, &NONE],
         }
     }
@@ -145,7 +145,7 @@ impl Jobs {
         let notes =
             UnitNotes { restart: before_restart.naming(restart), reload: before_reload.naming(reload) };
         let names_any = notes != UnitNotes::default();
-        if row.set_notes(names_any.then_some(Notes::Unit(notes))) {
+        if row.set_notes(names_any.then(|| Notes::Unit(Box::new(notes)))) {
             self.graph.row_changed(slot, true);
         }
     }

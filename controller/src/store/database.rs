@@ -14,7 +14,7 @@ use super::convert::sealed_with;
 use super::key::{DataKey, KeyFile};
 use super::sql::{Db, values};
 use super::steady::SteadyClock;
-use super::write::apply;
+use super::write::Writer;
 use super::{Bounds, Failure, Location, Store, StoreError, meta, name, schema};
 use crate::durations::Durations;
 use crate::lease::Term;
@@ -103,6 +103,7 @@ impl Database {
         // A database that is busy takes nothing of the changes: the transaction begins before the first of them.
         let written = self.db.transaction(|| {
             let (mut written, mut highest_row) = (Ok(()), None);
+            let mut writer = Writer::new(&self.db, &self.key, (&now, steady), bounds);
             // Also what comes after a failure is weighed: room is wanted for all of it.
             for change in changes {
                 bytes += name::weight(&change);
@@ -111,8 +112,7 @@ impl Database {
                 }
                 if written.is_ok() {
                     self.db.name(|| name::name(&change));
-                    written = apply(&self.db, &self.key, &change, (&now, steady), &bounds)
-                        .map_err(|source| source.of(|| name::name(&change)));
+                    written = writer.write(&change).map_err(|source| source.of(|| name::name(&change)));
                 }
             }
             written?;

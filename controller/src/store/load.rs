@@ -48,6 +48,9 @@ pub(super) fn load(store: &mut Database) -> Result<Snapshot, StoreError> {
             Ok(())
         },
     )?;
+    // A list that grows is copied again and again, and this one may have a million records.
+    let records: u32 = db.only("SELECT count(*) FROM resources", values![], |row| row.get(0))?;
+    snapshot.resources.reserve_exact(records as usize);
     db.each(RESOURCES, values![], |row| {
         match resource(row, &key, now) {
             Ok(resource) if damaged.stacks.contains(&resource.stack) => {}

@@ -154,7 +154,7 @@ fn causes_and_notes_are_kept_readable_or_sealed() {
         let restart = Trigger { names: vec!["conf".to_owned()], mark };
         let unit = UnitNotes { restart, reload: Trigger::default() };
         let mut rows = vec![
-            row(1, Cause::UnitRestart, Some(Notes::Unit(unit))),
+            row(1, Cause::UnitRestart, Some(Notes::Unit(Box::new(unit)))),
             row(2, Cause::Traversal, Some(Notes::Hides(vec![json!("s3cret")]))),
             row(3, Cause::LostCleanup, None),
             row(4, Cause::Traversal, None),

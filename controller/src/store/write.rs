@@ -21,7 +21,7 @@ use super::sealed::{
     ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SECRET_NOTES, SPEC, SealedText,
     TEMPLATE,
 };
-use super::sql::{Db, upsert, values};
+use super::sql::{Db, Statement, upsert, values};
 use super::{Bounds, StoreError, corrections, meta};
 
 /// The version of the encoding of `resources.spec`.
@@ -30,112 +30,166 @@ pub(super) const SPEC_VERSION: u8 = 2;
 /// The most deleted stacks whose events are kept.
 const GONE_KEPT: usize = 20;
 
-/// Writes a change. The times are the wall clock's, for people, and the `SteadyClock`'s.
-pub(super) fn apply(
-    db: &Db,
-    key: &DataKey,
-    change: &Change,
-    (now, steady): (&str, i64),
-    bounds: &Bounds,
-) -> Result<(), StoreError> {
-    match change {
-        Change::Stack(stack) => put_stack(db, key, stack, (now, steady))?,
-        Change::StackRemoved { id, traversal, .. } => {
-            bury(db, *id)?;
-            // A stack that came and went in one turn was never put.
-            meta::raise(db, "highest_stack", int(*id))?;
-            meta::raise(db, "highest_traversal", int(*traversal))?;
-            for sql in [
-                "DELETE FROM stacks WHERE id = ?1",
-                "DELETE FROM revisions WHERE stack_id = ?1",
-                "DELETE FROM graph WHERE needed_by IN (SELECT id FROM resources WHERE stack_id = ?1)",
-                "DELETE FROM resources WHERE stack_id = ?1",
-            ] {
-                db.execute(sql, values![int(*id)])?;
-            }
-        }
-        Change::Revision(revision) => put_revision(db, key, revision, now)?,
-        Change::RevisionsTrimmed { stack, below, but } => {
-            // A list with a comma at both ends, since the databases have no kind of list in common.
-            let but: String = but.iter().map(|number| format!(",{number}")).collect();
-            db.execute(
-                "DELETE FROM revisions WHERE stack_id = ?1 AND number < ?2
-                     AND ?3 NOT LIKE '%,' || CAST(number AS TEXT) || ',%'",
-                values![int(*stack), below, but + ","],
-            )?;
-        }
-        Change::Resource(resource) => put_resource(db, key, resource, steady)?,
-        Change::Progress(progress) => put_progress(db, key, progress, steady)?,
-        Change::ResourceRemoved(id) => {
-            db.execute("DELETE FROM resources WHERE id = ?1", values![int(*id)])?;
-            db.execute("DELETE FROM graph WHERE needed_by = ?1", values![int(*id)])?;
-        }
-        Change::Edges { needed_by, requires } => {
-            db.execute("DELETE FROM graph WHERE needed_by = ?1", values![int(*needed_by)])?;
-            let mut insert = db.prepare("INSERT INTO graph VALUES (?1, ?2)")?;
-            for required in requires {
-                insert.execute(values![int(*needed_by), int(*required)])?;
-            }
-        }
-        Change::Node(node) => {
-            db.prepare(
-                "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9)
-                 ON CONFLICT (name) DO UPDATE SET labels = ?2, seal_public = ?3, agent_version = ?4, revoked = ?5,
-                     token_id = ?7, token_hash = ?8, maintenance = ?9",
-            )?
-            .execute(values![
-                node.name.as_str(),
-                json(&node.labels),
-                node.seal_public.0,
-                node.agent_version,
-                node.revoked,
-                now,
-                node.joined_with.0,
-                node.joined_with.1,
-                node.maintenance,
-            ])?;
-        }
-        Change::NodeRemoved(name) => {
-            db.execute("DELETE FROM nodes WHERE name = ?1", values![name.as_str()])?;
-        }
-        Change::Token(record) => {
-            let token = &record.token;
-            db.execute(
-                upsert!(
-                    "tokens",
-                    ["id"],
-                    ["secret_hash", "expires", "uses", "uses_left", "name", "labels", "rate"]
-                ),
-                values![
-                    HEXLOWER.encode(&token.id),
-                    token.secret_hash,
-                    int(token.expires),
-                    token.uses,
-                    record.uses_left,
-                    token.name,
-                    json(&token.labels),
-                    token.rate.map(|rate| rate.to_string()),
-                ],
-            )?;
-        }
-        Change::TokenRemoved(id) => {
-            db.execute("DELETE FROM tokens WHERE id = ?1", values![HEXLOWER.encode(id)])?;
-        }
-        Change::User(user) => super::user::put(db, user)?,
-        Change::UserRemoved(name) => super::user::remove(db, name)?,
-        Change::Content { digest, bytes } => put_content(db, key, &digest.0, bytes)?,
-        Change::ContentRemoved(digest) => remove_content(db, key, &digest.0)?,
-        Change::Event(event) => put_event(db, event, now, bounds)?,
-        Change::Intent(change) => super::intent::apply(db, key, change, now)?,
-        Change::Flow(change) => super::flow::apply(db, key, change, now)?,
-        Change::Counters(counters) => {
-            meta::raise(db, "epoch", counters.epoch.0.into())?;
-        }
-        Change::Rollout(change) => super::rollout::apply(db, change, steady)?,
-        Change::Restored(record) => super::restored::put(db, record.as_deref())?,
-        Change::Audit(record) => super::audit::put(db, record, now, bounds)?,
+const PUT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+
+/// Writes the changes of one commit.
+pub(super) struct Writer<'d> {
+    db: &'d Db,
+    key: &'d DataKey,
+    /// The wall clock's time, for people, and the `SteadyClock`'s.
+    times: (&'d str, i64),
+    bounds: Bounds,
+    /// Statements for changes that come by the thousand. To find one by its text costs as much as to bind its values.
+    put_resource: Option<Statement<'d>>,
+    put_progress: Option<Statement<'d>>,
+    put_event: Option<Statement<'d>>,
+}
+
+impl<'d> Writer<'d> {
+    pub fn new(db: &'d Db, key: &'d DataKey, times: (&'d str, i64), bounds: Bounds) -> Self {
+        Self { db, key, times, bounds, put_resource: None, put_progress: None, put_event: None }
     }
-    Ok(())
+
+    pub fn write(&mut self, change: &Change) -> Result<(), StoreError> {
+        let (db, key, (now, steady)) = (self.db, self.key, self.times);
+        match change {
+            Change::Stack(stack) => put_stack(db, key, stack, (now, steady))?,
+            Change::StackRemoved { id, traversal, .. } => {
+                bury(db, *id)?;
+                // A stack that came and went in one turn was never put.
+                meta::raise(db, "highest_stack", int(*id))?;
+                meta::raise(db, "highest_traversal", int(*traversal))?;
+                for sql in [
+                    "DELETE FROM stacks WHERE id = ?1",
+                    "DELETE FROM revisions WHERE stack_id = ?1",
+                    "DELETE FROM graph WHERE needed_by IN (SELECT id FROM resources WHERE stack_id = ?1)",
+                    "DELETE FROM resources WHERE stack_id = ?1",
+                ] {
+                    db.execute(sql, values![int(*id)])?;
+                }
+            }
+            Change::Revision(revision) => put_revision(db, key, revision, now)?,
+            Change::RevisionsTrimmed { stack, below, but } => {
+                // A list with a comma at both ends, since the databases have no kind of list in common.
+                let but: String = but.iter().map(|number| format!(",{number}")).collect();
+                db.execute(
+                    "DELETE FROM revisions WHERE stack_id = ?1 AND number < ?2
+                         AND ?3 NOT LIKE '%,' || CAST(number AS TEXT) || ',%'",
+                    values![int(*stack), below, but + ","],
+                )?;
+            }
+            Change::Resource(resource) => {
+                put_resource(prepared(db, &mut self.put_resource, PUT_RESOURCE)?, key, resource, steady)?;
+            }
+            Change::Progress(progress) => {
+                put_progress(prepared(db, &mut self.put_progress, PUT_PROGRESS)?, key, progress, steady)?;
+            }
+            Change::ResourceRemoved(id) => {
+                db.execute("DELETE FROM resources WHERE id = ?1", values![int(*id)])?;
+                db.execute("DELETE FROM graph WHERE needed_by = ?1", values![int(*id)])?;
+            }
+            Change::Edges { needed_by, requires } => {
+                db.execute("DELETE FROM graph WHERE needed_by = ?1", values![int(*needed_by)])?;
+                let mut insert = db.prepare("INSERT INTO graph VALUES (?1, ?2)")?;
+                for required in requires {
+                    insert.execute(values![int(*needed_by), int(*required)])?;
+                }
+            }
+            Change::Node(node) => {
+                db.prepare(
+                    "INSERT INTO nodes VALUES (?1, ?2, ?3, ?4, ?5, ?6, NULL, ?7, ?8, ?9)
+                     ON CONFLICT (name) DO UPDATE SET labels = ?2, seal_public = ?3, agent_version = ?4, revoked = ?5,
+                         token_id = ?7, token_hash = ?8, maintenance = ?9",
+                )?
+                .execute(values![
+                    node.name.as_str(),
+                    json(&node.labels),
+                    node.seal_public.0,
+                    node.agent_version,
+                    node.revoked,
+                    now,
+                    node.joined_with.0,
+                    node.joined_with.1,
+                    node.maintenance,
+                ])?;
+            }
+            Change::NodeRemoved(name) => {
+                db.execute("DELETE FROM nodes WHERE name = ?1", values![name.as_str()])?;
+            }
+            Change::Token(record) => {
+                let token = &record.token;
+                db.execute(
+                    upsert!(
+                        "tokens",
+                        ["id"],
+                        ["secret_hash", "expires", "uses", "uses_left", "name", "labels", "rate"]
+                    ),
+                    values![
+                        HEXLOWER.encode(&token.id),
+                        token.secret_hash,
+                        int(token.expires),
+                        token.uses,
+                        record.uses_left,
+                        token.name,
+                        json(&token.labels),
+                        token.rate.map(|rate| rate.to_string()),
+                    ],
+                )?;
+            }
+            Change::TokenRemoved(id) => {
+                db.execute("DELETE FROM tokens WHERE id = ?1", values![HEXLOWER.encode(id)])?;
+            }
+            Change::User(user) => super::user::put(db, user)?,
+            Change::UserRemoved(name) => super::user::remove(db, name)?,
+            Change::Content { digest, bytes } => put_content(db, key, &digest.0, bytes)?,
+            Change::ContentRemoved(digest) => remove_content(db, key, &digest.0)?,
+            Change::Event(event) => self.put_event(event)?,
+            Change::Intent(change) => super::intent::apply(db, key, change, now)?,
+            Change::Flow(change) => super::flow::apply(db, key, change, now)?,
+            Change::Counters(counters) => {
+                meta::raise(db, "epoch", counters.epoch.0.into())?;
+            }
+            Change::Rollout(change) => super::rollout::apply(db, change, steady)?,
+            Change::Restored(record) => super::restored::put(db, record.as_deref())?,
+            Change::Audit(record) => super::audit::put(db, record, now, &self.bounds)?,
+        }
+        Ok(())
+    }
+
+    fn put_event(&mut self, event: &EventRecord) -> Result<(), StoreError> {
+        let (resource, physical) =
+            event.resource.as_ref().map(|(name, id)| (&**name, id.to_string())).unzip();
+        prepared(self.db, &mut self.put_event, PUT_EVENT)?.execute(values![
+            int(event.stack),
+            int(event.number),
+            self.times.0,
+            resource,
+            physical,
+            event.action,
+            event.status,
+            event.reason,
+            event.actor.as_deref(),
+        ])?;
+        if let Some(below) = self.bounds.cut(event.number) {
+            self.db.execute(
+                "DELETE FROM events WHERE stack_id = ?1 AND number <= ?2",
+                values![int(event.stack), int(below)],
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The statement, which is prepared once.
+fn prepared<'s, 'd>(
+    db: &'d Db,
+    statement: &'s mut Option<Statement<'d>>,
+    sql: &str,
+) -> Result<&'s mut Statement<'d>, StoreError> {
+    match statement {
+        Some(statement) => Ok(statement),
+        none => Ok(none.insert(db.prepare(sql)?)),
+    }
 }
 
 fn put_revision(db: &Db, key: &DataKey, revision: &RevisionRecord, now: &str) -> Result<(), StoreError> {
@@ -314,12 +368,17 @@ const PUT_RESOURCE: &str = upsert!(
     ]
 );
 
-fn put_resource(db: &Db, key: &DataKey, r: &ResourceRecord, steady: i64) -> Result<(), StoreError> {
+fn put_resource(
+    statement: &mut Statement<'_>,
+    key: &DataKey,
+    r: &ResourceRecord,
+    steady: i64,
+) -> Result<(), StoreError> {
     let p = &r.progress;
     let spec = sealed_spec(key, r)?;
     let (notes, secret_notes) = kept_notes(key, p)?;
     let mut physical = [0; uuid::fmt::Hyphenated::LENGTH];
-    db.prepare(PUT_RESOURCE)?.execute(values![
+    statement.execute(values![
         int(r.id),
         &*r.physical.0.hyphenated().encode_lower(&mut physical),
         int(r.stack),
@@ -363,17 +422,21 @@ fn put_resource(db: &Db, key: &DataKey, r: &ResourceRecord, steady: i64) -> Resu
     Ok(())
 }
 
-fn put_progress(db: &Db, key: &DataKey, p: &ProgressRecord, steady: i64) -> Result<(), StoreError> {
+const PUT_PROGRESS: &str =
+    "UPDATE resources SET action = ?2, status = ?3, status_reason = ?4, applied = ?5, held_epoch = ?6,
+         held_number = ?7, epoch = ?8, number = ?9, attempt = ?10, in_flight = ?11, retry_count = ?12,
+         observed_ready = ?13, attributes = ?14, observed = ?15, unhealthy = ?16, hook = ?17, hooks_cleared = ?18,
+         causes = ?19, waits_since = ?20, corrections = ?21, cause = ?22, notes = ?23, secret_notes = ?24
+     WHERE id = ?1";
+
+fn put_progress(
+    statement: &mut Statement<'_>,
+    key: &DataKey,
+    p: &ProgressRecord,
+    steady: i64,
+) -> Result<(), StoreError> {
     let (notes, secret_notes) = kept_notes(key, p)?;
-    db.prepare(
-        "UPDATE resources SET action = ?2, status = ?3, status_reason = ?4, applied = ?5, held_epoch = ?6,
-             held_number = ?7, epoch = ?8, number = ?9, attempt = ?10, in_flight = ?11, retry_count = ?12,
-             observed_ready = ?13, attributes = ?14,
-             observed = ?15, unhealthy = ?16, hook = ?17, hooks_cleared = ?18, causes = ?19, waits_since = ?20,
-             corrections = ?21, cause = ?22, notes = ?23, secret_notes = ?24
-             WHERE id = ?1",
-    )?
-    .execute(values![
+    statement.execute(values![
         int(p.id),
         p.action.map(|action| action_str(Some(action))),
         p.status.map(muster_engine::record::Status::as_str),
@@ -399,27 +462,5 @@ fn put_progress(db: &Db, key: &DataKey, p: &ProgressRecord, steady: i64) -> Resu
         notes,
         secret_notes,
     ])?;
-    Ok(())
-}
-
-fn put_event(db: &Db, event: &EventRecord, now: &str, bounds: &Bounds) -> Result<(), StoreError> {
-    let (resource, physical) = event.resource.as_ref().map(|(name, id)| (&**name, id.to_string())).unzip();
-    db.prepare("INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?.execute(values![
-        int(event.stack),
-        int(event.number),
-        now,
-        resource,
-        physical,
-        event.action,
-        event.status,
-        event.reason,
-        event.actor.as_deref(),
-    ])?;
-    if let Some(below) = bounds.cut(event.number) {
-        db.execute(
-            "DELETE FROM events WHERE stack_id = ?1 AND number <= ?2",
-            values![int(event.stack), int(below)],
-        )?;
-    }
     Ok(())
 }

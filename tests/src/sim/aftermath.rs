@@ -1,5 +1,5 @@
-//! What follows from what became durable: rows and stacks that went, things that stay although nobody stands for them;
-//! what must not begin on a host, and what an operator would see.
+//! Checks of what becomes durable: rows and stacks that went, and things that stay although no row stands for them any
+//! more; jobs that must not begin on a host, and what operators read.
 
 use std::collections::BTreeSet;
 
@@ -134,7 +134,8 @@ impl World {
         self.shared.borrow_mut().fleet.completed.clear();
     }
 
-    /// Those that are retained leave what they made, also to one that goes in the same turn.
+    /// When a retained row goes, what it made stays on the server. So do things that it had taken over from a row that
+    /// goes in the same turn.
     fn leaves_what_it_retains(&mut self, row: &ResourceRecord) {
         if row.retain || row.progress.action == Some(Action::Retain) || keeps(row) {
             self.retained.push(row.physical);
@@ -157,7 +158,8 @@ impl World {
         }
     }
 
-    /// What a row that is retained had taken over stays with it, if who made it has gone before and left it alone.
+    /// A retained row keeps what it took over from another row, if that other row has gone before and left the thing
+    /// alone.
     fn stays_with(&mut self, row: &ResourceRecord) {
         let Some(spec) = row.spec.as_ref().map(PackedSpec::unpack) else { return };
         let shared = self.shared.borrow();
@@ -176,9 +178,10 @@ impl World {
         }
     }
 
-    /// Things of a row that is gone, and that no other row stands for.
+    /// Returns the things of a row that is gone and that no other row stands for, each with its machine.
     ///
-    /// Where disks go back, what a server has without a row is listed, and stands for a thing that both had to restore.
+    /// Where disks go back in time, an entry that a server has without a row is listed, and stands for a thing that
+    /// both had to restore.
     fn left_behind(&self, resource: ResourceId) -> Vec<(usize, String)> {
         let shared = self.shared.borrow();
         let mut all = Vec::new();

@@ -271,7 +271,7 @@ impl World {
         }
     }
 
-    /// Nobody wants them any more.
+    /// Operators revoke all join tokens that are still held.
     pub fn tokens_are_revoked(&mut self) {
         let held = std::mem::take(&mut self.shared.borrow_mut().clocks.held);
         for held in held {

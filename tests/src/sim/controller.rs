@@ -147,7 +147,8 @@ impl World {
         }
     }
 
-    /// All connections to it end, and another process is to take its place: it is the one that nobody reaches any more.
+    /// Cuts all connections to the controller and takes its process away: another process takes its place, and nobody
+    /// reaches the old one any more.
     pub fn controller_is_left_alone(&mut self) -> Option<Turns<SimStore, SimOutbox>> {
         let turns = self.controller.turns.take()?;
         self.controller.inbox.clear();
@@ -171,7 +172,7 @@ impl World {
         Some(turns)
     }
 
-    /// It is reached again, after another one that was in its place: the process is the one of before.
+    /// The process that was replaced for a while, by another one in its place, is reached again.
     pub fn controller_is_back(
         &mut self,
         turns: Turns<SimStore, SimOutbox>,

@@ -17,7 +17,7 @@ use super::operator::stack_name;
 use super::reference::Asked;
 use super::world::{Event, World};
 
-/// Of the turns that could be late one in so many is: while a stack is being deleted, and otherwise.
+/// One turn in so many is late, of those that could be: while a stack is being deleted, and otherwise.
 const SELDOM: [u64; 2] = [8, 40];
 
 /// A request of one of them.
@@ -47,7 +47,7 @@ impl Asking {
 }
 
 impl World {
-    /// Where the next turn is late, a crowd asks until then.
+    /// Perhaps delays the next turn; then a crowd of operators asks until it comes.
     pub fn turn_may_be_late(&mut self) {
         if self.operators.done || self.controller.busy_until > self.now {
             return;
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// What came of it is durable.
+    /// The crowd gets its answers. Checks that what was answered is durable.
     pub fn crowd_hears(&mut self, answers: &[(u64, Result<Answer, Refusal>)]) {
         let mut made = Vec::new();
         for (id, answer) in answers {

@@ -11,8 +11,8 @@ use super::world::{Event, World};
 const BACK_WITHIN: Duration = Duration::from_secs(CONFIRM_TIMEOUT + 100);
 
 impl World {
-    /// It has just been cut off: what is on its way is lost, and nobody is told. Or only new connections cannot be made
-    /// any more, and the one that stands goes on.
+    /// A change has just cut the server off: either its line ends, messages on their way are lost and neither side is
+    /// told, or the line that stands goes on and only new connections fail.
     pub fn is_cut_off(&mut self, at: usize) {
         self.note(|world| format!("{} is cut off", world.machines[at].name));
         self.shared.borrow_mut().counts.add("server cut off");
@@ -45,8 +45,8 @@ impl World {
         }
     }
 
-    /// It is reached again, or it cannot have restored itself: its agent, or the whole server, was not there for so long, or
-    /// what it restores was refused.
+    /// Checks that a server that was cut off is reached again. The time that it has for that starts when its agent, or
+    /// the whole server, was last away, or when what it restores was last refused.
     pub fn is_back(&mut self, at: usize, cut: u32) {
         let machine = &self.machines[at];
         if machine.scrapped || machine.cuts != cut || !machine.host.is_cut() {

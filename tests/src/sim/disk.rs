@@ -51,8 +51,8 @@ impl Disk {
         self.epoch_synced = self.epoch;
     }
 
-    /// What was not synced is there or not, each for itself; contents are cut somewhere.
-    /// Whether a log of a flow table is shorter now.
+    /// Drops each unsynced change or keeps it, at random, and cuts contents somewhere. Returns whether a log of a flow
+    /// table is shorter now.
     pub fn power_cut(&mut self, dice: &mut Dice) -> bool {
         for (resource, old) in std::mem::take(&mut self.unsynced) {
             if dice.one_in(2) {
@@ -89,8 +89,8 @@ impl Disk {
         self.held.get(&resource).cloned().unwrap_or_default()
     }
 
-    /// What a resource holds that it took over from others, with those, as long as it has made something itself:
-    /// it goes with the resource. Of one that has not, they have it back.
+    /// Returns the claims that the resource took over from others, each with the resource that had it. They go with the
+    /// resource, unless it has made nothing itself: then the others have them back.
     pub fn given_up_to(&self, resource: ResourceId) -> Vec<(String, ResourceId)> {
         let holds = |entry: &&Entry| entry.applied.is_some() && !self.is_taken(entry);
         let Some(holder) = self.entries.get(&resource).filter(holds) else { return Vec::new() };

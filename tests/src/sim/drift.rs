@@ -1,4 +1,4 @@
-//! What others do to files and dummies that jobs have made, once or again and again, and what is to become of it.
+//! Drift: others change files and dummies that jobs have made, once or again and again. Checks what becomes of that.
 //!
 //! ```text
 //!   somebody ─▶ host ─hint or slow look─▶ agent ─▶ engine ─▶ a correction, a word, or nothing: by the plan's policy
@@ -6,8 +6,8 @@
 //!       └────────── one who fights sees it corrected ────┘   until the breaker opens
 //! ```
 //!
-//! Links and host names are changed in `watch`. Absent: two stacks that fight over one path, for the second one's claim is
-//! refused.
+//! Links and host names are changed in `watch`. Absent: two stacks that fight over one path, for the second one's claim
+//! is refused.
 
 mod host;
 mod sent;
@@ -57,7 +57,7 @@ impl Machine {
 }
 
 impl World {
-    /// Somebody changes or removes something on a server, this one or the next that has something.
+    /// Changes or removes a thing by hand on this server, or on the next one that has something.
     pub(super) fn changes_a_thing(&mut self, at: usize, long: Duration, fights: bool) {
         let count = self.machines.len();
         let ats = (at..at + count).map(|at| at % count).filter(|at| !self.machines[*at].scrapped);
@@ -137,7 +137,7 @@ impl World {
         }
     }
 
-    /// Nobody fights any more.
+    /// Ends all fights: nobody changes a thing again when it is corrected.
     pub(super) fn makes_peace(&mut self) {
         self.machines.iter_mut().for_each(|machine| machine.host.others.foes.clear());
     }

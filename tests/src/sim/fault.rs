@@ -1,5 +1,5 @@
-//! Which faults happen, and when. Each that would happen has a number: a run in which some numbers are left out is
-//! again one run exactly, and that is how a failing one is made smaller.
+//! Decides which faults happen, and when. Each fault that would happen has a number. A run with some numbers left out
+//! is again exactly one run: so a failing run is made smaller.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -113,11 +113,11 @@ pub enum Kind {
     RestoreFails,
     /// A thing is not as it should be while it is looked at: somebody changes it, and changes it back.
     ForeignChange,
-    /// Somebody changes what a network job has made, and perhaps changes it back.
+    /// A link that a network job has made is changed by hand, and perhaps changed back.
     ForeignDrift,
-    /// Somebody changes or removes a file, or the values of a dummy, that a job has made, and perhaps restores it.
+    /// A file that a job has made, or the values of a dummy, are changed or removed by hand, and perhaps restored.
     ForeignThing,
-    /// Somebody does so again each time it is corrected.
+    /// A thing is changed by hand again each time that it is corrected.
     ForeignFight,
     /// No hint reaches the agent that something changed.
     HintLost,

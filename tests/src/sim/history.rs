@@ -7,11 +7,11 @@
 //!              operators look at what is listed, adopt, remove, or update ◀───────┘
 //! ```
 //!
-//! What operators did since the copy counts no more: the reference goes back with the tables. Servers do not: what
-//! must not become of them before somebody has decided is looked at in `held`.
+//! The reference goes back with the tables, so operations since the copy count no more. Servers do not go back: `held`
+//! checks that nothing is changed on them before an operator has decided.
 //!
-//! One run in so many has one of these: restores, servers that go back, clones, or a second controller; and no bridges, fleets
-//! or drift policies. `--with mixed` has all of them in one run, again and again.
+//! In one run of so many, one of these happens: restores, servers that go back, clones, or a second controller. Such a
+//! run has no bridges, fleets or drift policies. `--with mixed` has all of them in one run, again and again.
 
 mod epochs;
 mod held;
@@ -53,10 +53,10 @@ const RESTORES_MAX: u32 = 2;
 
 /// Disks that go back.
 pub struct History {
-    /// They do in this run.
+    /// Disks go back in this run.
     pub is_on: bool,
     which: Which,
-    /// The store was restored so often.
+    /// The number of restores of the store so far.
     restores: u32,
     dice: Dice,
     copy: Option<Box<Copy>>,
@@ -65,14 +65,14 @@ pub struct History {
     twin: Twin,
 }
 
-/// What goes back in a run.
+/// The kinds of going back that a run has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     Stores,
     Servers,
     Clones,
     Twins,
-    /// Any of it, again and again.
+    /// All of them, again and again.
     All,
 }
 
@@ -96,13 +96,13 @@ pub enum Step {
     Reverts,
     /// A copy of a server begins to run.
     Clones,
-    /// One of the two goes.
+    /// The server or its clone is switched off for good.
     CloneGoes,
     /// The controller's disk is copied for a second one.
     TwinImages,
     /// The second controller starts, and agents reach it instead of the first.
     TwinBegins,
-    /// It is switched off, and agents reach the first again.
+    /// The second controller is switched off, and agents reach the first again.
     TwinGoes,
     /// The first one is started again.
     FirstStartsAgain,
@@ -126,7 +126,7 @@ struct Copy {
 }
 
 impl History {
-    /// Of a run, whose sites are simpler where disks go back.
+    /// Draws whether disks go back in this run. If so, the site is simpler.
     pub fn of(options: &mut Options) -> Self {
         let mut dice = Dice::new(options.seed, "history");
         let may_be = options.parts.history && options.faults != Level::None && !options.is_large();
@@ -269,7 +269,7 @@ impl World {
         }
     }
 
-    /// What was retained since is a resource's again, which may restore what was there before it.
+    /// Notes what was retained since the copy: it is a resource's again, which may restore what was there before it.
     fn is_kept_no_more(&mut self, tables: &Tables, retained: &[ResourceId]) {
         let since = self.retained.iter().filter(|id| !retained.contains(id));
         let rows = since.filter_map(|id| tables.physical.get(id)).filter_map(|row| tables.rows.get(row));

@@ -125,7 +125,7 @@ impl Host {
         self.switch = Switch::default();
     }
 
-    /// What is there before `spec` is applied; what is `known` counts more.
+    /// Returns the state before `spec` is applied. What is `known` of it from before takes precedence.
     pub fn capture(&self, spec: &Spec, known: &[Before], own: bool) -> Before {
         match spec {
             Spec::File(file) => match known.first() {
@@ -154,7 +154,7 @@ impl Host {
         }
     }
 
-    /// What is to be restored while others have the links back that they know of.
+    /// Returns the state to restore, without the links that others restore.
     pub fn without(before: &Before, theirs: &[Before]) -> Before {
         let Was::Links(mut was) = decode(before) else { return before.clone() };
         for theirs in theirs {
@@ -293,7 +293,7 @@ impl Host {
         }
     }
 
-    /// What this resource made is nobody's any more and stays.
+    /// Leaves what the resource made in place: it has no owner any more.
     pub fn retains(&mut self, resource: ResourceId, thing: &str) {
         if let Some(mtu) = self.links.get(thing) {
             self.links_before.insert(thing.to_owned(), *mtu);
@@ -309,7 +309,7 @@ impl Host {
         }
     }
 
-    /// What others made and have given up is this resource's from now on.
+    /// Makes the resource the owner of things that others made and have given up.
     pub fn falls_to(&mut self, resource: ResourceId, things: &[(String, ResourceId)]) {
         for (thing, maker) in things {
             if let Some(by) = self.made_by.get_mut(thing).filter(|by| *by == maker) {

@@ -1,5 +1,5 @@
-//! What must hold after every step, looked at from outside: in what the controller writes, in what leaves it, and on
-//! the hosts. None of it asks the engine.
+//! Checks after every step, from outside: of what the controller writes, of what leaves it, and of the hosts. None of
+//! them asks the engine.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use super::plan::{HIDDEN, Plan, split};
 use super::shared::{Noted, Shared, Suspect};
 use super::store::{Tables, brief};
 
-/// What has happened in the present turn of the controller, before the tables became what they are.
+/// The changes of the present turn of the controller, before the tables became what they are.
 #[derive(Default)]
 pub struct SoFar {
     /// Rows that went out of use: a job of theirs may have left before that, and is withdrawn in its turn.
@@ -99,7 +99,7 @@ pub fn claimed_twice(tables: &Tables, touched: &BTreeSet<(NodeId, Claim)>) -> Op
     Some(format!("{claim} on {node} is claimed twice: {}", rows.collect::<Vec<_>>().join("; ")))
 }
 
-/// What leaves the controller for a node, against what is durable at this moment.
+/// Checks a message that leaves the controller for a node, against what is durable at this moment.
 pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Down) -> Option<String> {
     match message {
         Down::Withdraw { resource, generation } => {
@@ -279,7 +279,7 @@ fn is_sent_anew(shared: &Shared, job: &Job) -> bool {
     shared.tables.restored.is_some() && shared.sent.range(before).next().is_some()
 }
 
-/// What a node that had been removed still has goes before anything new is made there.
+/// Checks that what a removed node still has is cleaned up before anything new is made there.
 fn unclean(shared: &Shared, node: &NodeId) -> Option<String> {
     let tables = &shared.tables;
     let here = |row: &&ResourceRecord| row.is_lost() && row.node.as_ref() == Some(node);

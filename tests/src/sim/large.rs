@@ -51,7 +51,8 @@ impl World {
         !self.options.is_large() || self.trace.steps.is_multiple_of(LOOKS_IN)
     }
 
-    /// What is taken in a turn is counted from here. The first turn of a start is about all that was loaded.
+    /// Starts to count what this turn looks at. The first turn of a start is left out, since it is about all that was
+    /// loaded, and so is a turn in which a timer is due.
     pub fn turn_begins(&self, told: usize, timer_is_due: bool) -> Option<Turn> {
         let is_about_all = timer_is_due || self.controller.started() == self.now;
         let turns = self.controller.turns.as_ref().filter(|_| self.options.is_large() && !is_about_all)?;

@@ -20,7 +20,7 @@ use super::world::World;
 
 /// A run in so many.
 const IN: u64 = 5;
-/// Of those, one in so many has as many jobs with one server as there may be: each turn looks at all of them.
+/// One loaded site in so many has as many jobs with one server as there may be: each turn looks at all of them.
 const CROWDED_IN: u64 = 4;
 /// Bytes a second: a piece of a content comes before it is asked for once more.
 const BANDWIDTHS: [u64; 4] = [16_000, 16_000, 24_000, 50_000];
@@ -96,7 +96,7 @@ impl Load {
         (self.is_on && self.dice.one_in(CROWDED_IN)).then(|| 250 + self.dice.below(40))
     }
 
-    /// How long all may take that was asked for: jobs of an hour, one after the other.
+    /// Returns how long a site may take to settle: twelve times as long with jobs of an hour, one after the other.
     pub fn settles_within(&self, otherwise: Duration) -> Duration {
         if self.is_on { otherwise * 12 } else { otherwise }
     }
@@ -107,7 +107,8 @@ impl Load {
 pub struct Places {
     /// An attempt that runs, and a further one that came meanwhile, have a place each.
     came: BTreeMap<ReportKey, Place>,
-    /// Of these nobody knows when they came: a disk has refused that they ended, and the next agent finds them there.
+    /// Jobs of which nobody knows when they came: a disk has refused that they ended, and the next agent finds them
+    /// there.
     unplaced: BTreeSet<(ResourceId, Generation)>,
     next: u64,
     begun: BTreeSet<ReportKey>,
@@ -270,7 +271,7 @@ impl World {
         self.machines[at].places.fetched.entry(digest).or_insert(now);
     }
 
-    /// All of it is.
+    /// A content has been fetched as a whole. Counts whether that took ten deadlines.
     pub(super) fn has_fetched(&mut self, at: usize, digest: ContentDigest) {
         let began = self.machines[at].places.fetched.remove(&digest);
         let counts = &mut self.shared.borrow_mut().counts;
@@ -279,8 +280,9 @@ impl World {
         }
     }
 
-    /// It is dropped: nobody is to come back for it. An agent that takes its disk for full keeps nothing, for records come
-    /// before what may be fetched again; it looks for room from time to time, so the disk may have some again before.
+    /// Checks that an agent drops a fetched content only if no job comes back for it. Excused is an agent that takes
+    /// its disk for full: it keeps nothing, for records come before what may be fetched again. It looks for room only
+    /// from time to time, so the disk may have room again before.
     pub(super) fn drops(&mut self, at: usize, digest: ContentDigest) {
         let machine = &self.machines[at];
         let shared = self.shared.borrow();

@@ -161,7 +161,8 @@ impl Machine {
         }
     }
 
-    /// What a resource made that the agent has forgotten since is as if it had always been there.
+    /// Counts each thing that the taker claims as one that was always there, if the agent has forgotten the resource that
+    /// made it.
     pub(super) fn forgets_retained(&mut self, taker: ResourceId, spec: &Spec) {
         for claim in spec.claims() {
             let made_by = self.host.made_by.get(&claim.key).copied().filter(|by| *by != taker);
@@ -216,7 +217,8 @@ impl Machine {
 }
 
 impl Process {
-    /// What the agent's driver gives it next. What was written is durable before the next message is read.
+    /// Returns the input that the agent's driver passes on next. What was written is durable before the next message is
+    /// read.
     fn next_input(&mut self) -> Option<Input> {
         let input = match self.inbox.pop_front() {
             Some(input) => input,
@@ -227,7 +229,7 @@ impl Process {
         Some(input)
     }
 
-    /// What was said of the job, and the agent did not read before it began.
+    /// Returns whether a withdrawal of the job waits, which the agent did not read before the job began.
     pub fn unread_withdrawal(&self, job: &Job) -> bool {
         self.socket.iter().any(|input| {
             matches!(input, Input::Received(Down::Withdraw { resource, generation })
@@ -346,7 +348,7 @@ impl World {
         }
     }
 
-    /// What its connection brings: read when the agent has nothing else to do.
+    /// A connection brings a message: the agent reads it when it has nothing else to do.
     pub fn agent_receives(&mut self, at: usize, input: Input) {
         if let Some(process) = &mut self.machines[at].process {
             process.socket.push_back(input);

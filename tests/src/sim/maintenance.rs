@@ -1,5 +1,4 @@
-//! Servers that operators see to by hand: what was on its way goes on, nothing new is begun, and all of it comes when they have
-//! done.
+//! Servers that operators see to by hand. Work that was out goes on, and nothing new begins until they have done.
 
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use super::world::{Event, World};
 const AGAIN: Duration = Duration::from_secs(2);
 
 impl World {
-    /// One of them begins, or has done.
+    /// An operator puts a server into maintenance, or ends that.
     pub fn maintainer_acts(&mut self) {
         if self.operators.done {
             return;
@@ -37,7 +36,7 @@ impl World {
         }
     }
 
-    /// Who sees to this server, or to the one that came in its place, has done.
+    /// Ends the maintenance of this server, or of the one that came in its place.
     pub fn maintenance_ends(&mut self, at: usize) {
         let name = &self.machines[at].name;
         let is_on = self.shared.borrow().tables.nodes.get(name).is_some_and(|node| node.maintenance);
@@ -66,7 +65,7 @@ impl World {
         }
     }
 
-    /// Who waits though nothing holds it back any more.
+    /// Returns a resource that waits although nothing holds it back any more.
     pub(super) fn waits_for_nothing(&self) -> Option<String> {
         let site = self.controller.turns.as_ref()?.view();
         let is_there = |name: &str| self.machines.iter().any(|it| !it.scrapped && it.name.as_str() == name);
@@ -92,7 +91,7 @@ impl Shared {
         })
     }
 
-    /// What is kept of a node changed.
+    /// Counts that maintenance of a node begins or ends, and what is waiting, out or different then.
     pub fn maintenance_went(&mut self, was: Option<&NodeRecord>, is: &NodeRecord) {
         let was = was.is_some_and(|was| was.maintenance);
         if was == is.maintenance {

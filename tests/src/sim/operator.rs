@@ -18,20 +18,20 @@ use super::world::{Event, World};
 /// The operators of a site.
 pub struct Operators {
     dice: Dice,
-    /// Of those that work on flow tables.
+    /// The dice of operators who work on flow tables.
     pub flows: Dice,
-    /// Of those that see to servers by hand.
+    /// The dice of operators who see to servers by hand.
     pub maintenance: Dice,
-    /// Of those that send signals.
+    /// The dice of operators who send signals.
     pub signals: Dice,
-    /// Of those that see to the fleet.
+    /// The dice of operators who see to the fleet.
     pub fleet: Dice,
     pub adopters: Adopters,
-    /// Makes what they want.
+    /// Makes the plans that operators want.
     pub maker: Maker,
     stacks: usize,
     tokens: u64,
-    /// They have gone home.
+    /// The operators have gone home.
     pub done: bool,
 }
 
@@ -74,7 +74,7 @@ impl Operators {
         changed.unwrap_or_else(|| self.maker.make(stack, Mood::Any))
     }
 
-    /// How they want it.
+    /// Draws the options of an operation.
     pub fn how(&mut self) -> How {
         How {
             rollback: self.dice.one_in(4),
@@ -89,7 +89,7 @@ impl Operators {
     }
 }
 
-/// Of stack number `n`.
+/// Returns the name of stack number `n`.
 pub fn stack_name(n: usize) -> StackName {
     format!("s{n}").parse().expect("a letter and a number")
 }
@@ -146,7 +146,7 @@ impl World {
         matches!(self.ask(Request::Join(ask), false), Some(Ok(_)))
     }
 
-    /// One of them does something.
+    /// An operator does something.
     pub fn operator_acts(&mut self) {
         if self.operators.done {
             return;
@@ -302,7 +302,7 @@ impl World {
         }
     }
 
-    /// One that was cut off joins again with new keys, or a new server does in its place.
+    /// Joins a server again that was cut off, with new keys, or a new server in its place.
     pub fn rejoins(&mut self, at: usize, new: bool) {
         self.agent_ends(at, false);
         let mut dice = Dice::new(

@@ -15,7 +15,7 @@ use super::standbys::Seat;
 /// The way to the nodes that the driver has.
 pub struct SimOutbox {
     pub shared: Rc<RefCell<Shared>>,
-    /// Where its controller is one of several.
+    /// The controller's part in the lease, if the site has several controllers.
     pub seat: Option<Seat>,
 }
 
@@ -91,7 +91,7 @@ impl Outbox for SimOutbox {
     }
 }
 
-/// Something that left the controller.
+/// A message or a close that leaves the controller.
 pub enum Leaving {
     /// Messages to a node.
     Send { node: NodeId, connection: u64, messages: Vec<Down> },

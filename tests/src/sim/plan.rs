@@ -1,4 +1,4 @@
-//! What operators want: small stacks made at random, as data that the reference model knows and as templates that
+//! The plans of operators: small stacks made at random, as data that the reference model knows and as templates that
 //! Muster is given.
 
 mod drift;
@@ -43,34 +43,34 @@ pub struct Plan {
     pub resources: BTreeMap<String, Resource>,
     /// The value of the hidden parameter.
     pub hidden: String,
-    /// Where a resource waits for an operator.
+    /// The hooks at which each resource waits for an operator.
     pub hooks: BTreeMap<String, Vec<Hook>>,
-    /// What must not be done to a resource.
+    /// The action that each resource must not undergo.
     pub restricted: BTreeMap<String, &'static str>,
-    /// The environment says what its types are.
+    /// The environment maps the types of the resources.
     pub own_types: bool,
-    /// What becomes of what others do to its resources.
+    /// The drift policies of the resources.
     pub policies: drift::Policies,
 }
 
 #[derive(Clone, Debug)]
 pub struct Resource {
-    /// Where; anywhere if absent.
+    /// The resource's node; none: it may be anywhere.
     pub node: Option<String>,
-    /// After these.
+    /// The resources that must come first.
     pub depends_on: BTreeSet<String>,
     pub what: What,
-    /// The thing stays when it goes.
+    /// The thing stays when the resource goes.
     pub retain: bool,
-    /// It stands for a thing that was there before, by this id.
+    /// The id of a thing that was there before, for which the resource stands.
     pub external: Option<String>,
-    /// What the parameter says that its condition asks for, if it has one.
+    /// The value of the parameter for the resource's condition, if it has one.
     pub on: Option<bool>,
-    /// There is one for each of these nodes.
+    /// The nodes that have one each.
     pub each: Option<Each>,
 }
 
-/// What a resource is.
+/// The type of a resource, with its properties.
 #[derive(Clone, Debug)]
 pub enum What {
     /// `Muster::Dummy`
@@ -85,7 +85,7 @@ pub enum What {
     Flows { device: DeviceName, entries: BTreeMap<FlowId, Packed> },
     /// `OS::Heat::SoftwareDeployment`
     Script(Script),
-    /// Of the controller itself.
+    /// A resource that the controller realises itself.
     Virtual(Virtual),
     /// `OS::Heat::ResourceGroup`
     Group(Group),

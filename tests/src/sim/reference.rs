@@ -1,5 +1,5 @@
-//! What must be in the end, worked out from what operators asked for and was begun, with nothing of the engine: plans
-//! as data, revisions by hand, and hosts as they were before Muster.
+//! The reference model: what must be in the end, worked out from requests that were accepted and operations that began,
+//! with nothing of the engine: plans as data, revisions by hand, and hosts as they were before Muster.
 
 mod kept;
 mod tree;
@@ -23,7 +23,7 @@ use kept::Kept;
 use tree::physical;
 use wanted::Wanted;
 
-/// What an operator asked for.
+/// A request of an operator.
 #[derive(Clone, Debug)]
 pub enum Asked {
     /// A new stack.
@@ -69,20 +69,20 @@ struct History {
     id: u64,
     traversal: u64,
     revision: u32,
-    /// None: nothing.
+    /// Revisions with their plans; none: the stack is empty.
     revisions: BTreeMap<u32, Option<Rc<Plan>>>,
     /// Newest first.
     complete: Vec<u32>,
     is_complete: bool,
     /// The last operation was a check.
     is_checked: bool,
-    /// What stays the same from one revision to the next.
+    /// Values that stay the same from one revision to the next.
     kept: Kept,
-    /// Those that are there for a node, when it was COMPLETE last.
+    /// The members on nodes when the stack was COMPLETE last.
     members: BTreeSet<String>,
 }
 
-/// What an operator has asked for.
+/// A request that has not been seen in what is durable.
 struct Expected {
     id: u64,
     name: StackName,
@@ -91,7 +91,7 @@ struct Expected {
     begun: Option<(u64, u64)>,
 }
 
-/// What operators had done at a time.
+/// The requests of operators up to a time.
 #[derive(Clone)]
 pub struct Past {
     stacks: BTreeMap<StackName, History>,
@@ -99,21 +99,21 @@ pub struct Past {
     left: BTreeSet<(NodeId, ResourceId)>,
 }
 
-/// All that operators did, as it was taken.
+/// The requests of operators, as they were accepted.
 #[derive(Default)]
 pub struct Reference {
     stacks: BTreeMap<StackName, History>,
-    /// Asked, and not seen in what is durable. In the order in which the engine took them.
+    /// Requests that have not been seen in what is durable, in the order in which the engine took them.
     expected: Vec<Expected>,
-    /// With the revision that it was marked in.
+    /// Resources that are marked unhealthy, with the revision in which they were marked.
     marked: BTreeMap<(StackName, String), (ResourceId, u32)>,
     /// Things without a row that operators have said are to stay where they are.
     pub left: BTreeSet<(NodeId, ResourceId)>,
-    /// What stayed on a server when its resource went, which a store that went back has again.
+    /// Things that stayed on a server when their resource went, and whose resource a store that went back has again.
     pub regained: BTreeSet<(NodeId, String)>,
     /// A node is being removed.
     pub removing: bool,
-    /// What of plans came to be.
+    /// The counts of what happened to stacks and their trees.
     pub counts: Counts,
 }
 
@@ -154,7 +154,7 @@ impl History {
         }
     }
 
-    /// Somebody is meant who has no member, or the other way round.
+    /// Returns whether a node is selected and has no member, or the other way round.
     fn is_unfit(&self, tables: &Tables) -> bool {
         let resources = self.plan().map(|plan| plan.resources.iter()).into_iter().flatten();
         resources.filter(|(_, resource)| resource.is_there()).any(|(name, resource)| {
@@ -166,7 +166,7 @@ impl History {
         })
     }
 
-    /// What the stack is to be.
+    /// Returns the plan that the stack must match.
     fn plan(&self) -> Option<&Plan> {
         self.revisions.get(&self.revision)?.as_deref()
     }
@@ -178,7 +178,7 @@ impl Reference {
         self.expected.push(Expected { id, name, asked, begun: None });
     }
 
-    /// What the engine says to it.
+    /// Takes the engine's answer to a request.
     pub fn answered(&mut self, id: u64, answer: &Result<Answer, Refusal>) {
         match answer {
             Ok(Answer::Stack { id: stack, traversal, .. }) => {
@@ -190,22 +190,22 @@ impl Reference {
         }
     }
 
-    /// It was refused, or has begun.
+    /// Drops a request that was refused or has begun.
     pub fn is_over(&mut self, id: u64) {
         self.expected.retain(|it| it.id != id);
     }
 
-    /// Who asked gets no answer any more.
+    /// Drops all pending requests: nobody gets an answer to them any more.
     pub fn forgets_what_is_asked(&mut self) {
         self.expected.clear();
     }
 
-    /// What is asked of a stack, and has not been seen to begin.
+    /// Returns the pending requests for a stack.
     pub fn open(&self, name: &StackName) -> impl Iterator<Item = &Asked> {
         self.expected.iter().filter(move |it| it.name == *name).map(|it| &it.asked)
     }
 
-    /// What was asked of a stack up to this walk; the last one is what it does.
+    /// Returns the requests for a stack up to this traversal, which carries the last one of them out.
     fn takes_expected(&mut self, is: &StackRecord) -> Vec<Asked> {
         let until_now = |(stack, traversal): (u64, u64)| stack == is.id && traversal <= is.traversal;
         let has_begun = |it: &mut Expected| it.name == is.name && it.begun.is_none_or(until_now);
@@ -346,7 +346,7 @@ impl Reference {
         Past { stacks: self.stacks.clone(), marked: self.marked.clone(), left: self.left.clone() }
     }
 
-    /// What was done since then counts no more: the store that goes on does not know of it.
+    /// Forgets what operators did after `past`: the store that goes on does not know of it.
     pub fn goes_back(&mut self, past: Past) {
         self.expected.clear();
         (self.stacks, self.marked, self.left) = (past.stacks, past.marked, past.left);
@@ -365,8 +365,8 @@ impl Reference {
         self.marked.retain(|(name, _), _| *name != stack.name);
     }
 
-    /// Where reality is not what the stacks that are COMPLETE say, and, but for things of others, what was before.
-    /// What somebody has changed since by hand is another, and seen to in `drift`.
+    /// Returns a difference between the hosts and the stacks that are COMPLETE; other things must be as they were
+    /// before Muster. Changes that others made by hand are left to `drift`.
     pub fn differs(&self, tables: &Tables, machines: &[Machine]) -> Option<String> {
         let machines: Vec<&Machine> = machines.iter().filter(|machine| !machine.scrapped).collect();
         let mut wanted = Wanted::new(&machines);

@@ -89,7 +89,7 @@ impl World {
 }
 
 impl Host {
-    /// What a dummy was made of, or a script is given.
+    /// Returns the values that a dummy was made of, or that a script was given.
     fn values_of(&self, resource: ResourceId) -> Option<BTreeMap<&str, &str>> {
         let all = match self.scripts.get(&resource) {
             Some(ran) => &ran.inputs,
@@ -99,7 +99,7 @@ impl Host {
     }
 }
 
-/// What a removed node had is nobody's, and what was retained has no row.
+/// Returns the row of a resource. One that a removed node had is nobody's, and one that was retained has no row.
 fn row(tables: &Tables, id: ResourceId) -> Option<&ResourceRecord> {
     let row = tables.physical.get(&id).and_then(|id| tables.rows.get(id))?;
     (!row.is_lost()).then_some(row)

@@ -1,4 +1,4 @@
-//! What must happen at least once in a thousand runs with heavy faults: what never happens is not tested.
+//! Events that must happen at least once in a thousand runs with heavy faults: what never happens is not tested.
 
 use super::Parts;
 use super::count::Counts;
@@ -475,7 +475,7 @@ const STANDBYS: [&str; 13] = [
     "a controller stops between a commit and what leaves",
 ];
 
-/// What should have happened and never did.
+/// Returns the required events that never happened.
 pub fn missing(counts: &Counts, parts: Parts) -> Vec<String> {
     // Some are asked for.
     let is_there = |kind: &&Kind| parts.history || !kind.goes_back();

@@ -1,4 +1,5 @@
-//! What must hold of each correction as it leaves the controller, of each word about a fight, and of what is kept of it.
+//! Checks each correction as it leaves the controller, each event about a fight, and the record of corrections that the
+//! store keeps.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -52,7 +53,7 @@ impl Shared {
         policy.map(|policy| format!("{} is corrected, and its drift_policy is {policy}", row.name))
     }
 
-    /// What is kept of a row changed.
+    /// Checks and counts a change of the corrections that are kept of a row.
     pub fn fight_went(&mut self, was: Option<&ProgressRecord>, row: &ResourceRecord) {
         let before = was.and_then(|was| was.corrections);
         let after = row.progress.corrections;
@@ -113,7 +114,7 @@ impl Shared {
         }
     }
 
-    /// What a controller that starts finds.
+    /// Counts that a controller starts with open breakers.
     pub fn fights_are_loaded(&mut self) {
         let open: BTreeSet<u64> = self
             .tables

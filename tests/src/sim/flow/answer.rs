@@ -1,4 +1,4 @@
-//! What a switch answers its agent: it takes bundles, is read and is corrected, one thing at a time.
+//! The answers of a switch to its agent: the switch takes bundles, is read and is corrected, one thing at a time.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// What has a timeout ends when it is time, or a little later where packets come.
+    /// Plans the end of each rule with a timeout: on time, or a little later where packets come.
     fn run_out_later(&mut self, at: usize, bridge: &Bridge, put: Vec<(FlowId, Packed)>) {
         for (id, packed) in put {
             let (idle, hard) = timeouts(&packed);

@@ -1,5 +1,5 @@
-//! What must hold whenever a switch is touched or a table is told of, looked at from outside: on the disks of both sides
-//! and on the switch. None of it asks the engine or the agent.
+//! Checks, whenever a switch is touched or a table is reported, against the disks of both sides and the switch itself.
+//! None of them asks the engine or the agent.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub fn knows(entry: &FlowEntryRecord, packed: &Packed) -> bool {
 }
 
 impl World {
-    /// What is applied is a batch that is on disk, the whole of it; or what undoes one.
+    /// Checks that a batch that is applied is on disk, the whole of it, or undoes the one that is.
     pub(super) fn batch_is_on_disk(&mut self, at: usize, bridge: &Bridge, ops: &[Op]) {
         let name = self.machines[at].name.clone();
         let durable = self.machines[at].disk.logs.get(bridge).map(|log| log.fold(true)).unwrap_or_default();
@@ -49,7 +49,8 @@ impl World {
         }
     }
 
-    /// What ended by its timeout is not restored. Another one in its place may be, as where a change that ended is undone.
+    /// Checks that a repair does not restore an entry that ended by its timeout. Another entry in the same place may be
+    /// restored, as where a change is undone that replaced it.
     pub(super) fn repair_is_right(&mut self, at: usize, bridge: &Bridge, put: &[TableEntry]) {
         let machine = &self.machines[at];
         let durable = machine.disk.logs.get(bridge).map(|log| log.fold(true)).unwrap_or_default();
@@ -91,7 +92,8 @@ impl World {
         wrong.into_iter().for_each(|wrong| self.violate(wrong));
     }
 
-    /// What an agent has on its disk and the table does not know (any more) may come to the switch until that is corrected.
+    /// Notes the entries on an agent's disk that the table does not know (any more): they may come to the switch until
+    /// that is corrected.
     pub fn excuses(&mut self, at: usize, bridge: &Bridge) {
         let machine = &self.machines[at];
         let Some(log) = machine.disk.logs.get(bridge) else { return };

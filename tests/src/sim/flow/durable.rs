@@ -1,4 +1,4 @@
-//! What the controller writes of flow tables, looked at as it becomes durable.
+//! Checks what the controller writes of flow tables, as it becomes durable.
 
 use muster_flow::OperationStatus;
 use muster_flow::record::{FlowChange, FlowEntryRecord, FlowMark};
@@ -82,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// One that is not on its device is gone as soon as somebody does not want it any more.
+    /// Notes an entry as gone if it is not on its device and no longer wanted.
     fn entry_is_dropped(&mut self, number: u32, id: FlowId) {
         let flows = &self.tables.flows;
         let Some((device, entry)) = flows.devices.get(&number).zip(flows.entries.get(&(number, id))) else {

@@ -123,7 +123,7 @@ impl Log {
         }
     }
 
-    /// Of what was not synced the beginning may be there; whether anything is lost.
+    /// Keeps only a beginning of the records that were not synced. Returns whether a record is lost.
     pub fn power_cut(&mut self, dice: &mut Dice) -> bool {
         let (all, unsynced) = (self.records.len(), self.records.len() - self.synced);
         self.records.truncate(self.synced + dice.index(unsynced + 1));

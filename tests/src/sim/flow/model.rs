@@ -1,5 +1,6 @@
-//! What flow tables must hold in the end, as operators asked for it: operations as data, in the order in which their
-//! stages began on a device, and how each is known to have ended. The last one of an entry that went well says what it is.
+//! The reference model of flow tables, from what operators asked for: operations as data, in the order in which their
+//! stages began on a device, and how each is known to have ended. The last operation on an entry that ended well
+//! decides what the entry must be in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +41,7 @@ pub struct Model {
     /// Entries that operators were taking away and somebody else wants meanwhile, with the newest write that was seen
     /// of each.
     taking: BTreeMap<(DeviceName, FlowId), u64>,
-    /// What of that is on the device, with that write: it is no operator's any more, also where taking it away failed.
+    /// Entries of `taking` whose write is on the device: they are no operator's any more, also if removing one failed.
     taken: BTreeMap<(DeviceName, FlowId), Vec<u64>>,
     /// Entries that operators have said are to stay on a device as they are, whatever the table says.
     pub left: BTreeMap<DeviceName, Left>,
@@ -123,7 +124,7 @@ impl Model {
         self.taking.insert((device, id), serial);
     }
 
-    /// Which of those writes have come to their end is looked for. What is gone is nobody's.
+    /// Moves the entries whose write has ended from `taking` to `taken`. An entry that is gone has no owner.
     fn takes(&mut self, flows: &FlowSnapshot) {
         let taking = std::mem::take(&mut self.taking);
         for ((name, id), seen) in taking {

@@ -27,7 +27,7 @@ pub struct Held {
     pub number: u64,
     /// Whether somebody else put it there, or changed it.
     pub by_hand: bool,
-    /// It drops everything of its bridge, as [`cuts`] says: asked at each message to the server.
+    /// The rule drops everything on its bridge, as [`cuts`] says: looked up at each message to the server.
     pub cuts: bool,
 }
 
@@ -212,7 +212,7 @@ impl Switch {
         self.planes.insert(bridge, Plane::default());
     }
 
-    /// What has reached its timeout ends, if it is still that; true then.
+    /// Removes an entry that has reached its timeout. Returns false if another one has taken its place.
     pub fn ends(&mut self, bridge: &str, id: FlowId, number: u64) -> bool {
         let Some(plane) = self.planes.get_mut(bridge) else { return false };
         if plane.held.get(&id).is_none_or(|held| held.number != number) {

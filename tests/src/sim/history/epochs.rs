@@ -1,5 +1,6 @@
-//! Whose epochs servers obey. An epoch is one start of one store: its bits tell it from another start with its number, of a
-//! copy of the store. The engine's word that the site is restored is not taken for it: what a server has said is.
+//! Checks that servers obey one controller. An epoch is one start of one store. Its bits tell it from a start with the
+//! same number of a copy of the store. The check does not trust the engine's mark that the site is restored, but what
+//! servers have said.
 
 use muster_shared::model::Down;
 use muster_shared::{EpochId, NodeId};
@@ -7,8 +8,8 @@ use muster_shared::{EpochId, NodeId};
 use super::super::world::World;
 
 impl World {
-    /// What is wrong with an epoch that a server's agent obeys from now on: the number of the one before, and another
-    /// start.
+    /// Checks an epoch that a server's agent is about to obey: it must not be another start with the number of the one
+    /// before.
     pub fn obeys_two(&self, at: usize, epoch: EpochId) -> Option<String> {
         let machine = &self.machines[at];
         let before = machine.disk.epoch;
@@ -18,10 +19,11 @@ impl World {
             .map(|_| format!("{name} obeys two controllers, each of them in its epoch {number}"))
     }
 
-    /// What is wrong with messages that welcome a node: the store that goes on never gave the epoch that the node said, and
-    /// the site is not restored, nor was it since the disk went back.
+    /// Checks messages that welcome a node: the store has given the epoch that the node said, or the site is restored,
+    /// or was since the disk went back.
     ///
-    /// A server of a node that was welcomed may have gone back to a lower epoch: it may as well have yet to record this one.
+    /// A node that was welcomed before is excused if it said a lower epoch: its server may have gone back, or may have
+    /// yet to record this epoch.
     pub fn welcomes_what_it_never_gave(
         &mut self,
         node: &NodeId,

@@ -1,10 +1,8 @@
-//! What must hold of a restored site: nothing that its store does not know is changed on a server before an operator has
-//! decided, or wishes something newer of its stack; and all of it is listed.
+//! Checks of a restored site. Nothing on a server that the store does not know is changed before an operator has
+//! decided, or asks for something newer of its stack. All of it is listed.
 //!
-//! A walk that was under way in the copy is a wish of the history that goes on: what it comes to is not looked at here.
-//!
-//! **Whose word counts** is the history that goes on: an operation that was under way in the copy goes on, and so does
-//! what an operator asks for after it.
+//! Excused are changes by operations of the history that goes on: an operation that was under way in the copy, and
+//! whatever an operator asks for after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,10 +28,10 @@ const TOLD_WITHIN: std::time::Duration = std::time::Duration::from_secs(90);
 /// Jobs, with the number of the restore before which they left.
 pub(super) type Jobs = BTreeMap<(ResourceId, Generation), u32>;
 
-/// What the store that goes on does not know.
+/// The reference for what the restored store does not know, and for what operators decided about it.
 #[derive(Default)]
 pub struct Held {
-    /// Counts restores.
+    /// The number of restores.
     turn: u32,
     /// Jobs that left a controller whose disk has gone back since, before which restore.
     lost: Jobs,
@@ -116,12 +114,12 @@ impl Held {
         self.decided.insert(thing, self.turn);
     }
 
-    /// What operators have decided so far.
+    /// Returns the decisions of operators so far.
     pub fn decisions(&self) -> BTreeMap<ResourceId, u32> {
         self.decided.clone()
     }
 
-    /// It counts no more, but for what was decided by then.
+    /// Forgets all decisions but those that were made `before`.
     pub fn forgets_decisions(&mut self, before: BTreeMap<ResourceId, u32>) {
         self.decided = before;
     }
@@ -199,7 +197,8 @@ impl super::History {
 }
 
 impl World {
-    /// Why a job must not begin: its resource is another than the restored store knows, and nobody has decided.
+    /// Returns why a job must not begin: the server has another state of its resource than the restored store knows,
+    /// and no operator has decided.
     pub fn is_undecided(&self, at: usize, job: &Job) -> Option<String> {
         let held = &self.history.held;
         if held.turn == 0 || self.history.is_lost(job) {
@@ -229,7 +228,8 @@ impl World {
         ))
     }
 
-    /// What a job makes that a lost history gave is told when its node greets again, if the site is not restored any more.
+    /// Excuses what a job of a lost history makes on a site that is not restored any more: the agent tells of it only
+    /// when its node greets again.
     pub fn is_of_a_lost_history(&mut self, at: usize, job: &Job) {
         if self.history.is_lost(job) && !self.is_restored() {
             let row_is_known = row(&self.shared.borrow().tables, job.resource).is_some();
@@ -239,7 +239,7 @@ impl World {
         }
     }
 
-    /// What the server has of the resource is not what the store knows.
+    /// Returns whether the state of the resource on the server is unknown to the store.
     pub fn is_unknown(&self, at: usize, job: &Job) -> bool {
         let mut entries = self.machines[at].disk.entries();
         let entry = entries.find(|entry| entry.resource == job.resource);
@@ -256,7 +256,7 @@ impl World {
         is_lost && !self.reference.is_left(&machine.name, resource)
     }
 
-    /// What the server of this name has of the resource is not what the store knows.
+    /// Returns whether the state of the resource on the server of this name is unknown to the store.
     pub fn has_what_is_unknown(&self, node: &NodeId, resource: ResourceId) -> bool {
         let entry = |machine: &Machine| {
             let entry = machine.disk.entries().find(|entry| entry.resource == resource);
@@ -265,8 +265,8 @@ impl World {
         self.machines.iter().filter(|machine| machine.name == *node && !machine.scrapped).any(entry)
     }
 
-    /// What a server has of a resource whose row goes is unknown to the store that goes on, and not decided: it has no row
-    /// from now on, and is listed as such.
+    /// Returns whether a resource stays on the server without a row when its row goes, and is listed so: the store that
+    /// goes on does not know its state, and no operator has decided.
     pub fn becomes_a_stray(&self, at: usize, row: &ResourceRecord) -> bool {
         let held = &self.history.held;
         let resource = row.physical;
@@ -283,9 +283,9 @@ impl World {
         is_undecided || is_left || is_told || entry.is_some_and(|entry| held.is_half_made(entry))
     }
 
-    /// What a job of a store that went back has begun and not made is told to nobody: it stays as it is. So does what one of
-    /// two servers with one identity had begun, where the other one has said that it never did, and what a server that went
-    /// back had begun when its disk was copied.
+    /// Excuses entries that a lost job has begun and not made: no agent tells of them, so they stay as they are. The
+    /// same goes for a job that one of two servers with one identity had begun, where the other one has said that it
+    /// never did, and for a job that a server which went back had begun when its disk was copied.
     pub(super) fn leaves_what_is_half_made(&mut self) {
         let shared = self.shared.borrow();
         let servers = &self.history.servers;
@@ -305,9 +305,10 @@ impl World {
         }
     }
 
-    /// What a job of a lost history has changed before it failed, or before its next attempt was taken back, is not as its
-    /// agent's ledger has it. The store that goes on has what the ledger has, so that is drift: seen, told, and corrected
-    /// like what others did. What such a job makes once all is decided is told when its node greets again.
+    /// Counts as drift what a job of a lost history has changed before it failed, or before its next attempt was
+    /// withdrawn: the server differs from its agent's ledger, and the store has what the ledger has. Such drift is
+    /// seen, reported and corrected like any other. Things that such a job makes once all is decided are told when the
+    /// node greets again.
     pub(super) fn drifts_where_lost_jobs_end(&mut self) {
         let is_over = !self.is_restored();
         let shared = self.shared.borrow();
@@ -351,7 +352,7 @@ impl World {
         }
     }
 
-    /// What was deleted and kept before the store, or the server, went back is of others as well, where the store has no row
+    /// Leaves to others what was deleted and kept before the store, or the server, went back, if the store has no row
     /// of it: no agent has it to restore either.
     pub(super) fn leaves_what_no_row_puts_back(&mut self) {
         let shared = self.shared.borrow();
@@ -364,8 +365,8 @@ impl World {
         }
     }
 
-    /// What a job of a lost history has let its agent forget stays, and is nobody's: the store that goes on has no row whose
-    /// end would say so.
+    /// Leaves in place, without an owner, what a job of a lost history has let its agent forget: the store that goes on
+    /// has no row whose end would say so.
     pub(super) fn leaves_what_was_retained(&mut self) {
         let shared = self.shared.borrow();
         let lost = &self.history.held.lost;
@@ -397,7 +398,7 @@ impl World {
         self.shared.borrow_mut().counts.add("history a restore without a mark is found out");
     }
 
-    /// What a server holds and the store does not know, and is in no list.
+    /// Returns a resource that a server holds, that the store does not know and that no list has.
     pub(super) fn is_not_listed(&self, views: &[HeldView]) -> Option<String> {
         let listed: BTreeSet<(&NodeId, &str)> = views.iter().map(|view| (&view.node, &*view.id)).collect();
         let shared = self.shared.borrow();
@@ -461,8 +462,8 @@ impl World {
     }
 }
 
-/// What an entry is to be on its device as far as that is decided; none: one that is not to be there may be left as it is as
-/// well.
+/// Returns the digest that an entry has on its device as far as that is decided; none: the entry need not be there, and
+/// may be left as it is.
 fn stood(entry: &FlowEntryRecord, settled: u64) -> Option<u64> {
     if entry.serial > settled {
         let before = entry.past.iter().find(|past| past.serial <= settled);

@@ -38,16 +38,16 @@ pub(super) struct Image {
     again: u64,
 }
 
-/// What is remembered of servers that went back or ran twice.
+/// The record of servers that went back or ran twice.
 #[derive(Default)]
 pub(super) struct Servers {
     image: Option<Image>,
-    /// The clone that runs, beside the first.
+    /// The server that runs twice, and its clone.
     clone: Option<(usize, usize)>,
     /// Jobs that a server had when its disk was copied, and has again since it went back.
     pub(super) had_again: BTreeSet<(ResourceId, Generation)>,
-    /// What a server has as it was before it went back: what has become of that since is not known to it, and what it was
-    /// then is not known to the store.
+    /// Resources as a server had them before it went back: the server does not know what has become of each since, and
+    /// the store does not know the old state.
     set_back: BTreeSet<(ResourceId, Generation)>,
     /// Jobs that a server which went back is in the middle of once more.
     midway: BTreeSet<(ResourceId, Generation)>,
@@ -55,14 +55,14 @@ pub(super) struct Servers {
     pub(super) begun_twice: BTreeSet<(ResourceId, Generation)>,
     /// Names that two servers had.
     cloned: BTreeSet<NodeId>,
-    /// What scripts came to on disks that went since.
+    /// The runs of scripts on disks that are gone.
     ran: BTreeMap<ResourceId, Vec<Ran>>,
     /// Jobs that made a thing outside of any operation, under the traversal of its stack.
     again: BTreeMap<(ResourceId, u64), VecDeque<(MonoTime, Generation)>>,
 }
 
 impl Servers {
-    /// What was counted is not known to a store that went back.
+    /// Forgets the counts that a store that went back does not know.
     pub(super) fn forgets(&mut self) {
         self.again.clear();
     }
@@ -101,7 +101,7 @@ impl World {
         }
     }
 
-    /// One of those that have joined.
+    /// Picks a server that has joined.
     fn some_server(&mut self) -> Option<usize> {
         let there = |at: &usize| self.machines[*at].joined && !self.machines[*at].scrapped;
         let all: Vec<usize> = (0..self.machines.len()).filter(there).collect();
@@ -169,7 +169,7 @@ impl World {
         self.later(goes, Event::GoesBack(Step::CloneGoes));
     }
 
-    /// One of the two is switched off for good: the copy, or the first, whose place the copy takes.
+    /// Switches the server or its clone off for good. If it is the first, the copy takes its place.
     pub fn clone_goes(&mut self) {
         let Some((first, second)) = self.history.servers.clone.take() else { return };
         self.machines[second].is_clone = false;
@@ -194,8 +194,8 @@ impl World {
         self.history.servers.had_again.contains(&(job.resource, job.generation))
     }
 
-    /// What the server has of the resource is from before it went back: its store has another state, and does not know that
-    /// one any more.
+    /// Returns whether the server has the resource as it was before the server went back: the store has another state,
+    /// and does not know that one any more.
     pub fn is_set_back(&self, machine: &Machine, resource: ResourceId) -> bool {
         let entry = machine.disk.entries().find(|entry| entry.resource == resource);
         entry.and_then(applied).is_some_and(|applied| self.history.servers.set_back.contains(&applied))
@@ -237,7 +237,7 @@ impl World {
     }
 }
 
-/// What an agent has applied of a resource.
+/// Returns the resource and the generation that an agent has applied.
 fn applied(entry: &Entry) -> Option<(ResourceId, Generation)> {
     Some((entry.resource, entry.applied.as_ref()?.generation))
 }

@@ -1,4 +1,4 @@
-//! What only a guarded change touches: links, and the host name as if it were one.
+//! Things that only a guarded change touches: links, and the host name as if it were one.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -11,7 +11,8 @@ use super::super::aftermath::is_kept;
 use super::super::plan::CUTTING;
 use super::{Host, Step, Was, decode, encode};
 
-/// What a guarded change makes, as numbers: links of a document with their MTU, the host name as if it were a link.
+/// Returns what a guarded change makes, as numbers: the links of a document with their MTU, and the host name as if it
+/// were a link.
 pub(super) fn guarded_of(spec: &Spec) -> BTreeMap<String, u32> {
     match spec {
         Spec::Network(config) => links_of(config),
@@ -31,7 +32,7 @@ pub(super) fn guarded_of(spec: &Spec) -> BTreeMap<String, u32> {
     }
 }
 
-/// It is not in the kernel alone, and outlives a boot.
+/// Returns whether the thing is the host name, which outlives a boot: a link is in the kernel alone.
 fn is_hostname(thing: &str) -> bool {
     thing == Hostname::CLAIM
 }
@@ -47,7 +48,7 @@ fn links_of(config: &NetworkConfig) -> BTreeMap<String, u32> {
 }
 
 impl Host {
-    /// What a guarded job changes, link by link: the MTU, and who makes it.
+    /// Returns the steps of a guarded job, link by link: the MTU, and the resource that makes it.
     pub fn network_steps(&self, job: &Job, before: Option<&Before>) -> Vec<Step> {
         let Some(Was::Links(was)) = before.map(decode) else { return Vec::new() };
         // Kept links are links of others once their row is gone: until then another resource may take them over.
@@ -76,14 +77,14 @@ impl Host {
         was != Some(step.mtu)
     }
 
-    /// Somebody changes a link by hand.
+    /// Changes a link by hand.
     pub fn change_by_hand(&mut self, link: &str, mtu: u32, now: MonoTime) {
         self.links.insert(link.to_owned(), mtu);
         self.by_hand.insert(link.to_owned(), (mtu, now));
         self.touched.insert(link.to_owned(), now);
     }
 
-    /// What of this document is not as it says is as somebody has set it.
+    /// Counts each link that differs from the document as changed by hand.
     pub fn is_set_by_hand(&mut self, spec: &Spec, now: MonoTime) {
         for (link, mtu) in guarded_of(spec) {
             if let Some(is) = self.links.get(&link).filter(|is| **is != mtu) {
@@ -92,7 +93,7 @@ impl Host {
         }
     }
 
-    /// What is not any more as it was changed by hand is nobody's doing any more.
+    /// Forgets changes by hand that are not there any more.
     pub(super) fn mends(&mut self) {
         self.by_hand.retain(|link, (mtu, _)| self.links.get(link) == Some(mtu));
     }
@@ -102,7 +103,7 @@ impl Host {
         guarded_of(spec).into_keys().collect()
     }
 
-    /// Who makes what these steps are about.
+    /// Returns the links that these steps are about, each with the resource that makes it.
     pub fn makers(&self, steps: &VecDeque<Step>) -> Vec<(String, Option<ResourceId>)> {
         steps.iter().map(|step| (step.link.clone(), self.made_by.get(&step.link).copied())).collect()
     }
@@ -117,7 +118,7 @@ impl Host {
         }
     }
 
-    /// All that a job may touch.
+    /// Returns the state of all links that a job may touch.
     pub fn guard(&self, job: &Job, before: Option<&Before>) -> Before {
         let steps = self.network_steps(job, before);
         let links = steps.into_iter().map(|Step { link, .. }| {
@@ -128,7 +129,7 @@ impl Host {
         encode(&Was::Undo(links.collect()))
     }
 
-    /// All of it is as it was.
+    /// Restores the state that `guard` returned.
     pub fn restore(&mut self, undo: &Before) {
         let Was::Undo(links) = decode(undo) else { return };
         for (link, (mtu, by)) in links {
@@ -136,7 +137,7 @@ impl Host {
         }
     }
 
-    /// What of a document cuts it off does so no more.
+    /// Replaces each setting of a document that cuts the server off.
     pub fn falls_back(&mut self, resource: ResourceId, spec: &Spec) {
         let Spec::Network(config) = spec else { return };
         for link in links_of(config)
@@ -176,7 +177,7 @@ impl Host {
         self.mends();
     }
 
-    /// Nobody reaches it any more.
+    /// Returns whether the server is cut off: nobody reaches it.
     pub fn is_cut(&self) -> bool {
         self.links.values().any(|mtu| *mtu == CUTTING) || self.switch.cuts()
     }

@@ -35,7 +35,8 @@ pub struct Ear {
 
 /// A port speaks so often: milliseconds.
 const SPEAKS_EVERY: u64 = 2000;
-/// What was heard is good for 6 s: so long after the port fell silent nobody hears it any more.
+/// The milliseconds after which a port no longer hears a beacon that nobody says any more, at least and at most: a beacon
+/// is good for 6 s.
 const MISSED: (u64, u64) = (4000, 6000);
 
 impl World {
@@ -211,7 +212,7 @@ impl World {
         self.later(after, Event::BridgesSeen(at, life));
     }
 
-    /// It has.
+    /// The agent knows its server's bridges now.
     pub fn bridges_are_seen(&mut self, at: usize, life: u64) {
         if self.machines[at].life == life {
             self.network.seen.retain(|(of, _)| *of != at);
@@ -267,7 +268,7 @@ impl World {
         }
     }
 
-    /// It is cut for a moment, is whole for a moment, and so on.
+    /// Cuts the cable for a moment; then it is whole for a moment, and so on.
     fn cable_flaps(&mut self, cable: usize, flaps: u64) {
         self.cable_breaks(cable, Cable { cut: true, ..Cable::default() }, None);
         let (turn, after) = (self.network.turn, self.network.chaos.millis(50, 1500));

@@ -1,4 +1,4 @@
-//! What must hold in every moment, also in the middle of a move.
+//! Checks of the network at every moment, also in the middle of a move.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,7 +67,8 @@ impl World {
         })
     }
 
-    /// One that is INSTALLED, all of whose rules lie as its tables say, and all of whose cables are whole.
+    /// Returns what is wrong with an intent that is INSTALLED and does not deliver, although all its rules lie as the
+    /// tables say and all its cables are whole.
     fn does_not_deliver(&self) -> Option<String> {
         if self.is_dropped_somewhere() {
             return None;

@@ -1,4 +1,4 @@
-//! What is connected with what, and what operators ask of it.
+//! The bridges, cables and hosts of a site, and the intents that operators ask of them.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -129,7 +129,7 @@ impl Fabric {
         all
     }
 
-    /// What is asked for under key number `key`. `any`: also what cannot be in this network.
+    /// Draws an intent for key number `key`. `any`: also one that this network cannot have.
     pub fn wish(&self, dice: &mut Dice, key: usize, any: bool) -> Wish {
         let kind = match dice.below(20) {
             0..12 => self.point_to_point(dice),

@@ -1,4 +1,4 @@
-//! What operators asked of intents, as they were told that it was taken; and what of a record is wrong by itself.
+//! The reference model of intents, from the requests that were accepted; and what of a record is wrong by itself.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use muster_intent::manager::{IntentRecord, Wish};
 use muster_intent::phase::{Request, State};
 use muster_intent::record::{IntentChange, IntentSnapshot};
 
-/// What was asked for last under a key; none: that it be forgotten, or nothing ever.
+/// The last request under a key; none: to forget it, or no request at all.
 pub type Asked = Option<(Request, Wish)>;
 
-/// All that operators asked of intents.
+/// The accepted requests of operators about intents.
 #[derive(Clone, Default)]
 pub struct Wishes {
     asked: BTreeMap<Box<str>, (Request, Wish)>,
-    /// What is being asked at this moment.
+    /// The requests that are being made at this moment.
     expected: BTreeMap<Box<str>, Asked>,
     /// Counts commits that changed something of intents or flow tables.
     pub version: u64,
@@ -25,7 +25,7 @@ pub fn is_stacks(key: &str) -> bool {
     key.starts_with('s')
 }
 
-/// What the store says was asked for.
+/// Returns the last request as the store has it.
 fn asked_of(intents: &IntentSnapshot, key: &str) -> Asked {
     let (record, _) = intents.intents.values().find(|(record, _)| *record.key == *key)?;
     let wish = Wish { intent: record.intent.clone(), group: record.group.clone() };
@@ -38,17 +38,18 @@ impl Wishes {
         self.expected = expected;
     }
 
-    /// What was asked for under a key.
+    /// Returns the last request under a key.
     pub fn of(&self, key: &str) -> Asked {
         self.asked.get(key).cloned()
     }
 
-    /// All keys.
+    /// Returns the keys that have a request.
     pub fn keys(&self) -> impl Iterator<Item = &Box<str>> {
         self.asked.keys()
     }
 
-    /// It was taken, or not; none: nobody knows, and what is durable says so. What is wrong with that comes back.
+    /// Takes the answer to the pending requests: accepted, refused, or unknown, and then what is durable decides.
+    /// Returns what is wrong with the answer.
     pub fn answered(&mut self, taken: Option<bool>, intents: &IntentSnapshot) -> Option<String> {
         let mut wrong = None;
         for (key, new) in std::mem::take(&mut self.expected) {
@@ -88,7 +89,7 @@ impl Wishes {
     }
 }
 
-/// What cannot be of records, whatever happens.
+/// Checks what must hold of every record, whatever happens.
 pub fn state_is_right(intents: &IntentSnapshot, flows: &FlowSnapshot) -> Option<String> {
     for (record, _) in intents.intents.values() {
         let needs_reason = matches!(record.state, State::Failed | State::Corrupt);
@@ -117,7 +118,7 @@ pub fn state_is_right(intents: &IntentSnapshot, flows: &FlowSnapshot) -> Option<
     None
 }
 
-/// What of a change is counted.
+/// Returns the names under which a change is counted.
 pub fn counted(was: Option<&IntentRecord>, change: &IntentChange) -> Vec<String> {
     match change {
         IntentChange::Intent(is, owner) => {

@@ -13,30 +13,30 @@ use super::fabric::{HOSTS, PRIORITY, cable_of};
 /// Rules for packets of intents on a bridge.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// Of what they were read.
+    /// The fingerprint of the rules that were read.
     print: u64,
     /// Highest first.
     rules: Vec<Rule>,
     groups: Vec<Group>,
-    /// Something drops all that comes in.
+    /// A rule drops all that comes in.
     pub is_cut: bool,
 }
 
 /// A port of a bridge, as a number and a name.
 pub type Spot = (usize, Box<str>);
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Debug, Default)]
 pub struct Walk {
-    /// Where it is to go out, and goes no further.
+    /// Ports by which the packet is to go out, and goes no further.
     ends: BTreeSet<Spot>,
-    /// Where it went out, to hosts.
+    /// Ports to hosts by which the packet went out.
     pub outs: BTreeSet<Spot>,
-    /// Where no rule was for it, or no cable.
+    /// Places where no rule was for the packet, or no cable.
     pub lost: BTreeSet<String>,
-    /// It came to where it had been.
+    /// The packet came to a place where it had been.
     pub round: Option<String>,
-    /// It went out with a tag, or twice.
+    /// The packet went out with a tag, or twice.
     pub odd: Option<String>,
 }
 
@@ -136,7 +136,7 @@ impl World {
         self.network.rules.iter().any(|rules| rules.is_cut)
     }
 
-    /// Where packets come in, with their address.
+    /// Returns the ports by which packets come in, with their address.
     pub(super) fn ingresses(&self) -> BTreeSet<(Spot, u128)> {
         let all = self.network.rules.iter().enumerate();
         all.flat_map(|(device, rules)| rules.ingress().map(move |(port, to)| ((device, port.into()), to)))
@@ -243,7 +243,7 @@ impl World {
         actions
     }
 
-    /// Of a group of fast failover: the first whose port carries.
+    /// Returns the actions of a fast-failover group: those of the first bucket whose port carries.
     fn bucket(&self, device: usize, number: u32) -> Vec<Action> {
         let rules = &self.network.rules[device];
         let group = rules.groups.iter().find(|group| group.number == number);

@@ -1,4 +1,4 @@
-//! What plans say of drift: a policy for some of their resources, which updates change.
+//! Drift policies in plans: some resources have one, which updates change.
 
 use std::collections::BTreeMap;
 
@@ -12,14 +12,14 @@ use super::{Plan, What};
 pub type Policies = BTreeMap<String, DriftPolicy>;
 
 impl What {
-    /// Something of it is on a server, or of what is inside.
+    /// Returns whether the resource, or anything inside it, has something on a server.
     fn may_drift(&self) -> bool {
         !matches!(self, What::Virtual(_) | What::Flows { .. })
     }
 }
 
 impl Plan {
-    /// What becomes of what others do to the resource of this path.
+    /// Returns the drift policy of the resource with this path.
     pub fn drift_policy(&self, path: &str, kind: Kind) -> DriftPolicy {
         let outermost = path.split(['/', '[']).next().unwrap_or(path);
         let is_external = self.resources.get(path).is_some_and(|resource| resource.external.is_some());

@@ -1,4 +1,4 @@
-//! What of a plan there is once for each node: `for_each`, and the names of its members.
+//! Resources of a plan that each node has once: `for_each`, and the names of its members.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,35 +13,35 @@ pub const ROLE: &str = "role";
 /// A `for_each`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Each {
-    /// For whom.
+    /// The selector of the nodes.
     pub nodes: Selector,
-    /// Others of which all are to be ready before any of it begins.
+    /// Other sets, of which all members must be ready before any member of this one begins.
     pub barriers: BTreeSet<String>,
-    /// How a change goes through them, if not at once.
+    /// The rollout by which a change goes through the members, unless it goes to all at once.
     pub rollout: Option<Rollout>,
 }
 
-/// How a change goes through members.
+/// The rollout of a change through the members.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rollout {
-    /// So many at once.
+    /// The members that change at once.
     pub batch: Share,
     /// Seconds between two batches.
     pub pause: u64,
-    /// More of them end it.
+    /// More failures than this abort the rollout.
     pub max_failures: Share,
-    /// So many go first.
+    /// The members that go first.
     pub canary: Share,
-    /// What becomes of those that are away.
+    /// The treatment of members that are away.
     pub away: &'static str,
 }
 
-/// So many of the members.
+/// A share of the members.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Share {
-    /// As a number.
+    /// A number of members.
     Count(usize),
-    /// Of a hundred.
+    /// A number per hundred.
     Percent(usize),
 }
 
@@ -53,7 +53,7 @@ impl Share {
         }
     }
 
-    /// Of so many: whole ones, and whether there is a part of one more.
+    /// Returns the number of whole members in the share, and whether a part of one more is left.
     fn of(self, members: usize) -> (usize, bool) {
         match self {
             Share::Count(count) => (count, false),
@@ -68,17 +68,17 @@ impl Share {
 }
 
 impl Rollout {
-    /// How many are under way at once, of so many.
+    /// Returns how many of the members are under way at once.
     pub fn batch_of(&self, members: usize) -> usize {
         self.batch.rounded_up(members).max(1)
     }
 
-    /// How many may fail.
+    /// Returns how many of the members may fail.
     pub fn failures_of(&self, members: usize) -> usize {
         self.max_failures.of(members).0
     }
 
-    /// How many go first.
+    /// Returns how many of the members go first.
     pub fn canary_of(&self, members: usize) -> usize {
         self.canary.rounded_up(members)
     }
@@ -93,11 +93,11 @@ impl Rollout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Selector {
     Every,
-    /// Those that have one.
+    /// Nodes that have a role.
     Any,
-    /// Those of this one.
+    /// Nodes with this role.
     Is(u64),
-    /// Those that are not.
+    /// Nodes without this role.
     Not(u64),
 }
 
@@ -165,7 +165,7 @@ pub fn member(name: &str, node: &str) -> String {
 }
 
 impl Resource {
-    /// What its member on a node is.
+    /// Returns the resource's member on a node.
     pub fn on_node(&self, node: &str) -> Self {
         let mut member = Self { each: None, node: Some(node.to_owned()), ..self.clone() };
         let own = |value: &mut Value| {
@@ -189,8 +189,8 @@ impl Resource {
 }
 
 impl Plan {
-    /// What a member waits for: of others that are for each node it is the one on its own, if there is one, unless it
-    /// waits for all.
+    /// Replaces, in what a member waits for, other sets by their member on the same node, unless it waits for all of
+    /// them.
     pub(super) fn pair(&self, each: &Each, needs: &mut BTreeSet<String>, node: &str) {
         let is_pair = |need: &String| {
             !each.barriers.contains(need)

@@ -68,24 +68,24 @@ fn many(count: u64, node: &str) -> Group {
     }
 }
 
-/// What plans are made of.
+/// The source of plans.
 pub struct Maker {
     dice: Dice,
-    /// Of what is for each node.
+    /// The dice for sets, which each node has once.
     fleet: Dice,
-    /// There is such.
+    /// Plans have sets.
     pub sets: bool,
-    /// Of what becomes of drift.
+    /// The dice for drift policies.
     policies: Dice,
-    /// It has such.
+    /// Plans have drift policies.
     pub drift: bool,
-    /// What makes much of it.
+    /// The load of the site: contents, and how long jobs take.
     pub load: Load,
     /// Some take so long that those behind them would once have counted as lost.
     has_long_jobs: bool,
     made: u64,
     nodes: Vec<String>,
-    /// By stack number.
+    /// The newest plan, by stack number.
     newest: BTreeMap<usize, Plan>,
     /// The network that links and intents are of.
     pub fabric: Rc<Fabric>,
@@ -98,9 +98,9 @@ const LONG_JOBS_IN: u64 = 5;
 
 /// Names are few, so that rows are found again.
 const NAMES: [&str; 8] = ["a", "b", "c", "d", "e", "f", "g", "h"];
-/// Those that are what they are.
+/// Resources that never change their type.
 const FIXED: [&str; 3] = ["x", "y", "z"];
-/// What a stack says of the network, and asks of it.
+/// The name of the resource for a link of the network.
 const LINK: &str = "l";
 const INTENT: &str = "i";
 /// Things of which there are many on one server.
@@ -111,12 +111,12 @@ const LINKS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
 /// Over what a job carries itself.
 const LARGE: usize = 70_000;
 
-/// How a plan is to be.
+/// The demands on a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mood {
     /// Anything goes.
     Any,
-    /// It must be possible to carry it out.
+    /// The plan can be carried out.
     Sound,
 }
 

@@ -17,11 +17,11 @@ pub const TIMEOUT: u64 = 60;
 /// `OS::Heat::SoftwareDeployment` of that config.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Script {
-    /// What it is given.
+    /// The script's input.
     pub input: Value,
-    /// Another one makes another deployment of it.
+    /// A change of this number makes another deployment of it.
     pub again: u64,
-    /// How long it takes.
+    /// The milliseconds that a run takes.
     pub millis: u64,
     /// When it runs.
     pub runs: Runs,
@@ -63,7 +63,7 @@ impl Script {
         "OS::Heat::SoftwareDeployment"
     }
 
-    /// What a run of it is made of, by `config` and the inputs' names.
+    /// Returns the values that a run is made of, by name.
     pub fn gist(&self, config: String, input: String) -> BTreeMap<String, String> {
         let all = [
             ("config", config),
@@ -82,7 +82,7 @@ pub fn config_json(text: &str) -> (&'static str, Json) {
     ("OS::Heat::SoftwareConfig", all)
 }
 
-/// What a run of a deployment is made of, as [`Script::gist`].
+/// Returns the values that a run of a deployment is made of, as [`Script::gist`].
 pub fn gist(deployment: &Deployment) -> BTreeMap<String, String> {
     let config = deployment.step(Action::Create).map(|step| match &step.config {
         Content::Inline(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -93,7 +93,7 @@ pub fn gist(deployment: &Deployment) -> BTreeMap<String, String> {
     inputs.chain(config.map(|config| ("config".to_owned(), config))).collect()
 }
 
-/// What its output `o` is.
+/// Returns the script's output `o`.
 pub fn output(gist: &BTreeMap<String, String>) -> String {
     ["a", "config"].map(|key| gist.get(key).map(String::as_str).unwrap_or_default()).join(":")
 }

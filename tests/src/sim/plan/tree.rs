@@ -1,6 +1,7 @@
-//! What of a plan is no single thing on a server: nested stacks, groups, what the controller itself sees to.
+//! Resources of a plan that are no single thing on a server: nested stacks, groups, and those that the controller
+//! itself realises.
 //!
-//! There are two nested templates, which never change; what differs is what they are given.
+//! There are two nested templates, which never change; only their inputs differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,7 +24,7 @@ const DEEP: &str = "deep/deep.yaml";
 /// So many characters has a random text of a nested stack.
 pub const INNER_LENGTH: usize = 8;
 
-/// Of the controller itself.
+/// A resource that the controller realises itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Virtual {
     /// `OS::Heat::Value`
@@ -51,18 +52,18 @@ pub enum Virtual {
 /// `OS::Heat::ResourceGroup` or `OS::Heat::ResourceChain`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// It is a chain: all of its members are given the same, and none is removed.
+    /// The group is a chain: all its members have the same properties, and none is removed.
     pub chain: Option<Order>,
     pub count: Value,
-    /// A parameter says so.
+    /// A parameter gives the count.
     pub by_parameter: bool,
     /// Members that are removed.
     pub removed: BTreeSet<u64>,
-    /// Members that are removed by what they stand for.
+    /// Members that are removed, by the resource that each stands for.
     pub removed_things: BTreeSet<ResourceId>,
-    /// And those that were before.
+    /// Members that were removed before stay removed.
     pub appends: bool,
-    /// So many at once, when they are made and when they are changed.
+    /// The members that are made, and that are changed, at once.
     pub batches: Option<(u64, u64)>,
     pub member: Member,
 }
@@ -70,13 +71,13 @@ pub struct Group {
 /// In which order a chain is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Each after the one before.
+    /// Each member after the one before.
     InTurn,
-    /// All at once.
+    /// The members are made at once.
     AtOnce,
 }
 
-/// What a member is.
+/// The type of a member, with its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Member {
     /// `Muster::Dummy`
@@ -90,15 +91,15 @@ pub enum Member {
 /// A nested stack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inner {
-    /// Where its dummies are.
+    /// The node of the nested stack's dummies.
     pub node: String,
-    /// What it is given.
+    /// The input of the nested stack.
     pub value: Value,
     /// `true` or `false`: whether there is `e` in it.
     pub on: Value,
-    /// Another one makes its random text and its dummy anew.
+    /// A change of this number makes its random text and its dummy anew.
     pub again: u64,
-    /// How many members the group in it has, if there is one.
+    /// The number of members of the group in the nested stack, if it has one.
     pub count: Option<Value>,
 }
 
@@ -108,7 +109,7 @@ impl What {
         matches!(self, What::Group(Group { member: Member::Port { .. }, .. }))
     }
 
-    /// All that it is made of, of a tree.
+    /// Returns the values that a tree is made of.
     pub fn values(&self) -> Vec<&Value> {
         match self {
             What::Virtual(Virtual::Value(value)) => vec![value],
@@ -204,7 +205,7 @@ impl Virtual {
 }
 
 impl Group {
-    /// What of its members others ask for.
+    /// Returns the attribute of the group's members that others refer to.
     pub fn attribute(&self) -> &'static str {
         match &self.member {
             Member::Dummy { .. } => "i",
@@ -213,7 +214,7 @@ impl Group {
         }
     }
 
-    /// What that is of one member.
+    /// Returns the value of that attribute for one member.
     pub fn attribute_of(&self, member: u64) -> String {
         match self.chain {
             Some(_) => "i".to_owned(),
@@ -305,7 +306,7 @@ impl Inner {
 }
 
 impl Plan {
-    /// What a resource needs, by its path; none: there is no such one.
+    /// Returns the paths that a resource needs; none: the plan has no resource with this path.
     pub fn needs_of(&self, path: &str) -> Option<BTreeSet<String>> {
         let (path, own) = each::split(path);
         let (name, inside) = cut(path);
@@ -352,7 +353,7 @@ fn cut(path: &str) -> (&str, Option<&str>) {
     path.split_once('/').map_or((path, None), |(name, inside)| (name, Some(inside)))
 }
 
-/// What the site calls a type, where it has a name of its own for it.
+/// Returns the site's own name for a type, if it has one.
 fn own_type(kind: &str) -> Option<&'static str> {
     match kind {
         "Muster::Dummy" => Some("Site::Dummy"),

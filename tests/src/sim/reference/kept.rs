@@ -1,5 +1,5 @@
-//! What of a stack stays as it is while nobody asks for another: random texts, addresses. And what its trees came to,
-//! for the counts.
+//! Values of a stack that stay as they are until another way to make them is asked for: random texts and addresses. And
+//! the counts of its trees.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// What another revision asks for in another way may change from now on.
+    /// Forgets the values that another revision asks for in another way: they may change from now on.
     pub fn begins(&mut self, plan: Option<&Plan>) {
         self.known.retain(|path, (way, _)| plan.and_then(|plan| way_of(plan, path)).as_ref() == Some(way));
     }
@@ -145,7 +145,7 @@ fn counts_inner(inner: &Inner, counts: &mut Counts) {
     }
 }
 
-/// How a text or an address is asked for, as far as the plan alone says that it is.
+/// Returns a description of how a text or an address is asked for, if the plan alone says so.
 fn way_of(plan: &Plan, path: &str) -> Option<String> {
     let (name, inside) = path.split_once('/').map_or((path, ""), |(name, inside)| (name, inside));
     let resource = plan.resources.get(name).filter(|resource| resource.is_there())?;

@@ -1,4 +1,4 @@
-//! What a plan's groups, nested stacks and values come to, by the paths of all that is in them.
+//! The groups, nested stacks and values of a plan, unfolded: what is at which path.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,7 @@ use super::super::store::Tables;
 /// A plan with what is durable: ids, random texts and addresses are nobody's to foresee.
 pub struct At<'a> {
     pub stack: u64,
-    /// What it is to be.
+    /// The plan that the stack must match.
     pub plan: &'a Plan,
     pub tables: &'a Tables,
 }
@@ -26,7 +26,7 @@ pub struct At<'a> {
 pub enum Thing<'a> {
     /// As the plan has it, on a server.
     Plain(&'a Resource),
-    /// One of a resource's members.
+    /// A member of a resource.
     Member(Box<Resource>),
     /// A dummy inside something.
     Dummy { node: &'a str, values: BTreeMap<String, String> },
@@ -46,7 +46,7 @@ pub enum Thing<'a> {
 type Things<'a> = BTreeMap<String, Thing<'a>>;
 
 impl<'a> At<'a> {
-    /// All that there is to be.
+    /// Returns all resources that must be there, by path.
     pub fn unfold(&self) -> Result<Things<'a>, String> {
         let mut things = Things::new();
         for (name, resource) in self.plan.resources.iter().filter(|(_, resource)| resource.is_there()) {
@@ -179,7 +179,7 @@ impl<'a> At<'a> {
         text.parse().map_err(|_| format!("a count is {text:?}, and it is COMPLETE"))
     }
 
-    /// What a value comes to.
+    /// Returns the text of a value.
     pub fn text(&self, value: &Value) -> Result<String, String> {
         let what = |of: &String| &self.plan.resources[of].what;
         match value {
@@ -216,7 +216,7 @@ impl<'a> At<'a> {
         }
     }
 
-    /// What a run of a script is to be made of.
+    /// Returns the values that a run of a script must be made of.
     pub fn gist(&self, script: &Script) -> Result<BTreeMap<String, String>, String> {
         let config = self.plan.resources.get(CONFIG).map(|resource| &resource.what);
         let Some(What::Virtual(Virtual::Config(config))) = config else {
@@ -257,7 +257,7 @@ pub fn addresses(row: &ResourceRecord) -> Vec<(String, String)> {
     all.iter().map(|it| (part(it, "subnet_id"), part(it, "ip_address"))).collect()
 }
 
-/// What operators read of it.
+/// Returns whether operators read the resource as FAILED.
 pub fn has_failed(id: &ResourceId, tables: &Tables) -> bool {
     let row = tables.physical.get(id).and_then(|row| tables.rows.get(row));
     row.is_some_and(|row| row.progress.status == Some(Status::Failed))

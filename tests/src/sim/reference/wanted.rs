@@ -23,7 +23,7 @@ use super::tree::{At, Thing, has_failed};
 /// Hosts as they should be, by the machine's name.
 pub struct Wanted {
     dummies: BTreeMap<String, BTreeMap<ResourceId, BTreeMap<String, String>>>,
-    /// What each script was made of.
+    /// The values that each script was made of.
     scripts: BTreeMap<String, BTreeMap<ResourceId, BTreeMap<String, String>>>,
     files: BTreeMap<String, BTreeMap<String, FileState>>,
     links: BTreeMap<String, BTreeMap<String, u32>>,
@@ -41,10 +41,10 @@ impl Wanted {
         }
     }
 
-    /// With what a stack is to be.
+    /// Adds what a stack must have on its hosts.
     ///
     /// # Errors
-    /// What of it is not as it should be.
+    /// Says what of the stack is not as it should be.
     pub fn add(
         &mut self,
         stack: u64,
@@ -178,7 +178,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// What is not so on a machine.
+    /// Returns a difference between a machine and what it should be.
     pub fn differs(
         &self,
         machine: &Machine,
@@ -271,7 +271,7 @@ fn intent_is(row: u64, key: &str, wish: &Wish, tables: &Tables) -> Result<(), St
     }
 }
 
-/// What a resource wants of a flow table is there, is its own, and is all that is its own.
+/// Checks the flow rules of a resource: each one that it wants is there and its own, and it has no others.
 fn flows_differ(
     row: u64,
     device: &DeviceName,

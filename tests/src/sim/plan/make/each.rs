@@ -12,7 +12,7 @@ const ROLES: u64 = 3;
 const AWAYS: [&str; 4] = ["skip", "skip", "wait", "fail"];
 
 impl Maker {
-    /// Those that come first.
+    /// Draws the sets that come first.
     pub(super) fn first_sets(&mut self, stack: usize, mood: Mood, plan: &mut Plan) {
         self.with_own_dice(|maker| {
             if !maker.dice.one_in(3) {
@@ -25,7 +25,7 @@ impl Maker {
         });
     }
 
-    /// What else there is may wait for all of one, and there may be one more that needs some of it.
+    /// Lets other resources wait for all of a set, and perhaps adds one more set that needs some of them.
     pub(super) fn last_sets(&mut self, stack: usize, mood: Mood, plan: &mut Plan, names: &[&str]) {
         self.with_own_dice(|maker| {
             let sets: Vec<&str> =

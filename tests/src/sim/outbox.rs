@@ -15,7 +15,7 @@ use super::standbys::Seat;
 /// The way to the nodes that the driver has.
 pub struct SimOutbox {
     pub shared: Rc<RefCell<Shared>>,
-    /// The controller's part in the lease, if the site has several controllers.
+    /// The lease, as the controller has it; none: the site has one controller.
     pub seat: Option<Seat>,
 }
 

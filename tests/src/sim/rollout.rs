@@ -1,5 +1,6 @@
-//! Changes that go through a fleet in batches, seen from outside: who is given a job, what is durable of it, and what
-//! operators asked for. Nobody begins too early, and what fails everywhere is stopped.
+//! Checks of rollouts, which take a change through a fleet in batches: no member begins too early, and a change that
+//! fails everywhere is stopped. The checks go by the jobs that leave, by what is durable, and by what operators asked
+//! for.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -16,17 +17,17 @@ use super::shared::Shared;
 use super::store::Tables;
 use super::world::World;
 
-/// What an agent said counts from then; it is durable a little later.
+/// The time between an agent's report and the commit that makes it durable: the report counts from its arrival.
 const LAG: Duration = Duration::from_secs(1);
 
-/// What operators sent, by the name of the source.
+/// The plans that operators sent, by the name of the source.
 type Plans = BTreeMap<String, Rc<Plan>>;
 
-/// By stack and resource.
+/// The rollouts, by stack and resource.
 #[derive(Clone, Default)]
 pub struct Rollouts {
     runs: BTreeMap<(u64, String), RolloutRun>,
-    /// Stack, revision and resource, all of which was ready once.
+    /// Sets of which all members were ready once, as stack, revision and resource.
     proven: BTreeSet<(u64, u32, String)>,
     /// Rows whose jobs are out since this commit.
     pub fresh: Vec<u64>,
@@ -34,47 +35,48 @@ pub struct Rollouts {
     pub aborted: Vec<u64>,
 }
 
-/// One, in one operation.
+/// A rollout in one operation.
 #[derive(Clone, Default)]
 struct RolloutRun {
     traversal: u64,
-    /// By node: those whose job went out. Their turn may have come before: a job waits for its node, and for others there.
+    /// Members whose job went out, by node. The turn of each may have come earlier: a job waits for its node, and for
+    /// others there.
     begun: BTreeMap<String, Begun>,
-    /// The most members it had.
+    /// The most members that the set had.
     members: usize,
-    /// The nodes of its members, as of the last commit.
+    /// The nodes of the members, as of the last commit.
     nodes: BTreeSet<String>,
     /// A canary has proven itself.
     proven: bool,
-    /// What was COMPLETE comes back.
+    /// The operation returns to a revision that was COMPLETE.
     returns: bool,
-    /// When operators had it hurry, and how many were under way then.
+    /// When operators promoted the rollout, and how many members were under way then.
     promoted: Vec<(MonoTime, usize)>,
-    /// Members that had a job of an earlier operation when this one began, and when it ended well. Nobody sees from outside
-    /// whether they count: for a canary they may.
+    /// Members that had a job of an earlier operation when this one began, and when that job ended well. From outside,
+    /// nobody sees whether they count: for a canary they may.
     taken: BTreeMap<String, Option<MonoTime>>,
-    /// It was to stop.
+    /// The rollout had to stop.
     stopped: Option<Stopped>,
 }
 
 #[derive(Clone, Copy)]
 struct Stopped {
-    /// So many were under way then,
+    /// The number of members that were under way when the rollout had to stop.
     under_way: usize,
-    /// and so many have begun since.
+    /// The number of members that have begun since.
     since: usize,
 }
 
 #[derive(Clone)]
 struct Begun {
     at: MonoTime,
-    /// As what, and when.
+    /// How the job ended, and when.
     ended: Option<(End, MonoTime)>,
-    /// It is a member no more.
+    /// The node is not a member any more.
     left: bool,
-    /// When it was seen to be another than was wanted, or not to be trusted.
+    /// When the member was seen to differ from what was wanted, or not to be trusted.
     disturbed: Option<MonoTime>,
-    /// It was under way when the rollout was to stop.
+    /// The member was under way when the rollout had to stop.
     at_stop: bool,
 }
 
@@ -85,7 +87,7 @@ enum End {
 }
 
 impl RolloutRun {
-    /// It is to stop; whose turn has come goes on.
+    /// Stops the rollout: members that are under way go on.
     fn stops(&mut self) {
         if self.stopped.is_some() {
             return;
@@ -103,7 +105,7 @@ impl RolloutRun {
         }
     }
 
-    /// All members of the last commit have begun since the operation began, and are ready.
+    /// Returns whether all members of the last commit have begun since the operation began, and are ready.
     fn all_ended_well(&self) -> bool {
         let is_ready = |begun: &Begun| !begun.left && matches!(begun.ended, Some((End::Ready, _)));
         !self.nodes.is_empty() && self.nodes.iter().all(|node| self.begun.get(node).is_some_and(is_ready))
@@ -165,7 +167,7 @@ impl RolloutRun {
         (!self.proven).then(|| "no canary is ready for long enough".into())
     }
 
-    /// Somebody was ready and undisturbed for its time.
+    /// Returns whether a member was ready and undisturbed for the length of a pause.
     fn is_proven(&self, pause: Duration, now: MonoTime) -> bool {
         let ready = self.begun.values().filter(|begun| !begun.was_disturbed(pause));
         let ready = ready.filter_map(|begun| begun.ended).filter(|(end, _)| *end == End::Ready);
@@ -263,7 +265,7 @@ impl Rollouts {
     }
 }
 
-/// What a stack is to be.
+/// Returns the plan of a stack's revision.
 fn plan_of<'p>(tables: &Tables, plans: &'p Plans, stack: &StackRecord) -> Option<&'p Plan> {
     let text = tables.revisions.get(&(stack.id, stack.revision))?;
     plans.get(&text.name).map(|plan| &**plan)
@@ -283,7 +285,8 @@ fn returns(stack: &StackRecord) -> bool {
     stack.action == StackAction::Rollback && to.is_none_or(|to: u32| stack.complete.contains(&to))
 }
 
-/// What has proven itself needs no canary and no pause, and on the way back nobody stops it.
+/// Returns the rollout as it has to go: a proven revision needs no canary and no pause, and on the way back to an older
+/// revision no failure stops it.
 fn as_it_goes(rollout: &Rollout, is_proven: bool, returns: bool) -> Rollout {
     let mut goes = rollout.clone();
     if is_proven || returns {
@@ -374,7 +377,7 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
     refuses.map(|why| format!("{} begins in {rollout:?} of {members}: {why}", row.name))
 }
 
-/// Why the rollout of a row that stands for all members was aborted, if it was.
+/// Returns the name under which it is counted that the rollout of a set was aborted, by the reason of the set's row.
 pub fn counted(was: &ProgressRecord, is: &ProgressRecord) -> Option<&'static str> {
     let reason =
         is.reason.as_deref().filter(|_| is.status == Some(Status::Failed) && was.reason != is.reason)?;
@@ -388,7 +391,7 @@ pub fn counted(was: &ProgressRecord, is: &ProgressRecord) -> Option<&'static str
 }
 
 impl World {
-    /// Somebody has a say in a rollout.
+    /// An operator pauses, resumes, promotes or aborts a rollout.
     pub fn steers_a_rollout(&mut self) {
         let dice = &mut self.operators.fleet;
         let name = stack_name(dice.index(self.options.stacks));
@@ -413,7 +416,7 @@ impl World {
         self.steers(&name, action, one.filter(|_| is_one));
     }
 
-    /// Nobody's update is refused for what somebody has paused and forgotten.
+    /// Resumes or aborts the rollouts of a stack: one that was paused and forgotten would refuse updates.
     pub fn resumes_rollouts(&mut self, name: &StackName) {
         let is_abort = self.operators.fleet.one_in(2);
         self.steers(name, if is_abort { RolloutAction::Abort } else { RolloutAction::Resume }, None);

@@ -1,4 +1,4 @@
-//! One run from its beginning to its end.
+//! Runs the simulator once, from beginning to end.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -24,16 +24,16 @@ use super::reference::Asked;
 use super::store::brief;
 use super::world::{Event, World};
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// What must not be, and was.
+    /// The first violation.
     pub violation: Option<String>,
-    /// Of all its steps: the same for the same run.
+    /// The digest of all steps: equal for equal runs.
     pub digest: String,
-    /// How many there were.
+    /// The number of steps.
     pub steps: u64,
-    /// How often what happened.
+    /// How often each counted event happened.
     pub counts: Counts,
     /// The faults that happened.
     pub fired: Vec<Fired>,
@@ -245,7 +245,7 @@ impl World {
         }
     }
 
-    /// Who goes over a cable that is cut finds another way, where there is one.
+    /// Cuts a cable, and checks that intents that went over it find another way, where there is one.
     fn a_cable_is_missing(&mut self) {
         let Some(cable) = self.cuts_a_cable().filter(|_| self.violation().is_none()) else { return };
         self.settles("after a cable was cut");
@@ -269,7 +269,7 @@ impl World {
         self.counts_drift();
     }
 
-    /// What others did is corrected by an operation, but for what nobody is told of.
+    /// Checks that an operation has corrected all drift, but for resources whose drift nobody is told of.
     fn drift_is_over(&mut self, when: &str, reported: &BTreeSet<ResourceId>, converged: &BTreeSet<u64>) {
         if self.violation().is_some() {
             return;
@@ -374,7 +374,7 @@ impl World {
         }
     }
 
-    /// What a node that came back could not clean up is tried again when its agent says that it is there.
+    /// Breaks the lines of nodes that could not clean up what is lost: it is tried again when their agents say hello.
     fn what_is_lost_is_tried_again(&mut self) {
         let with_lost: BTreeSet<NodeId> = {
             let shared = self.shared.borrow();
@@ -441,7 +441,7 @@ impl World {
         entry.map(|entry| format!("a flow table still has {entry:?}"))
     }
 
-    /// Of an agent that serves nothing: things it watches, jobs that run, contents.
+    /// Returns what an agent still holds that serves nothing: things that it watches, jobs that run, scripts.
     fn agents_hold(&self) -> Option<String> {
         let is_left = |machine: &Machine, id| self.reference.is_left(&machine.name, id);
         self.machines.iter().filter(|machine| !machine.scrapped).find_map(|machine| {

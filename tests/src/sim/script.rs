@@ -63,10 +63,10 @@ enum End {
 /// The last run that went well, as its resource stands.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Of this.
+    /// The deployment that ran.
     pub deployment: Deployment,
     pub stdout: String,
-    /// What its resource is given now: where a change runs nothing that is not what it ran with.
+    /// The inputs that the resource has now: they differ from those of the run where a change of inputs runs nothing.
     pub inputs: BTreeMap<String, String>,
 }
 
@@ -121,7 +121,7 @@ impl World {
         self.work_later(at, after, Work::Script(key));
     }
 
-    /// What its agent waits for has changed.
+    /// Takes the next step of a job that waits for its run: begins it, stops older ones, or reports its end.
     pub(super) fn script_goes_on(&mut self, at: usize, key: ReportKey) {
         let run = (key.resource, key.generation);
         let machine = &mut self.machines[at];
@@ -279,7 +279,7 @@ impl World {
         is_done.then(|| format!("the script of {whom} runs again, and was done with the same inputs"))
     }
 
-    /// It is asked to end, and made to.
+    /// Asks a run to end, and plans its end.
     pub(super) fn script_is_stopped(&mut self, at: usize, key: RunKey) {
         let due = self.now + self.dice.hosts.millis(1, STOPS_WITHIN);
         let Some(run) = self.machines[at].host.runner.runs.get_mut(&key) else { return };
@@ -317,7 +317,7 @@ impl World {
         self.waits_no_more(at, key.0);
     }
 
-    /// Who waits for a run of this resource looks again.
+    /// Lets each job that waits for a run of this resource look again.
     fn waits_no_more(&mut self, at: usize, resource: ResourceId) {
         let Some(process) = &self.machines[at].process else { return };
         let waiting: Vec<ReportKey> =
@@ -352,7 +352,7 @@ impl World {
         }
     }
 
-    /// All that ran on it has ended.
+    /// Interrupts all runs on a server that loses power.
     pub(super) fn scripts_lose_power(&mut self, at: usize) {
         let interrupted = self.machines[at].host.runner.interrupts(|_| true);
         for _ in 0..interrupted {
@@ -384,7 +384,7 @@ impl World {
         }
     }
 
-    /// What is written says that a job is done: its script has run.
+    /// Checks an entry that says that a job of a deployment is done: its script must have run.
     pub(super) fn says_what_ran(&self, at: usize, entry: &Entry) -> Option<String> {
         let machine = &self.machines[at];
         let last = entry.last.as_ref().filter(|last| matches!(last.outcome, Outcome::Done(_)))?;

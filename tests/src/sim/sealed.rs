@@ -1,10 +1,11 @@
 //! The seal of a connection, with a broker in between that drops packets, swaps them, and sends them again: on the same
 //! connection or on a later one of the node, or to another node.
 //!
-//! **Invariants.** A packet of another node is neither taken nor answered. A packet is taken once at most: a copy is, if the packet itself was not, because it came before the
-//! greeting that was sent before it. One that is sent once is taken, unless something before it was lost
-//! or a greeting was sent again beside it; then the connection ends, and all goes on over the next one. A network that
-//! stood still for a minute may be taken for one that loses packets: that costs a connection, and is no violation.
+//! **Invariants.** A packet of another node is neither taken nor answered. Each packet is taken once at most. A copy of
+//! a packet is taken if the packet itself was not, because it came before the greeting that was sent before it. A
+//! packet that is sent once is taken, unless something before it was lost or a greeting was sent again beside it. Then
+//! the connection ends, and all goes on over the next one. A network that stood still for a minute may be taken for one
+//! that loses packets: that costs a connection, and is no violation.
 //!
 //! Absent: packets that were altered, or made up. They do not open, as tables beside `seal` show.
 
@@ -35,7 +36,7 @@ pub struct Packet {
     pub origin: Origin,
 }
 
-/// Where a packet comes from.
+/// The origin of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// The other end of its connection has sent it.
@@ -59,20 +60,20 @@ enum AgentEnd {
     Open(Session),
 }
 
-/// What becomes of a packet.
+/// The effect of a packet at the end that it reaches.
 pub enum Taken {
     /// The greeting is answered.
     Answer(Vec<u8>),
     /// The agent has its session.
     Begun,
     Body(Vec<u8>),
-    /// Nothing.
+    /// The packet is not taken.
     Refused(PacketError),
-    /// The connection has to end, for this.
+    /// The connection must end, for this reason.
     Over(&'static str),
 }
 
-/// What a broker has kept.
+/// The packets that a broker has kept, by node.
 #[derive(Default)]
 pub struct Kept(BTreeMap<NodeId, VecDeque<(Way, Vec<u8>)>>);
 
@@ -81,7 +82,7 @@ pub struct Kept(BTreeMap<NodeId, VecDeque<(Way, Vec<u8>)>>);
 pub struct TakenPackets(BTreeSet<u64>);
 
 impl TakenPackets {
-    /// False: it was taken before.
+    /// Returns false if the packet was taken before.
     fn insert(&mut self, node: &NodeId, way: Way, packet: &[u8]) -> bool {
         // The same on each machine.
         let mut digest = DefaultHasher::new();
@@ -158,7 +159,7 @@ impl Ends {
 }
 
 impl World {
-    /// What a broker does with a packet that is sent. `None`: it does not arrive.
+    /// Lets a broker pass a packet on, drop it or send it again. `None`: the packet does not arrive.
     pub fn passes_a_broker(&mut self, number: u64, way: Way, bytes: Vec<u8>) -> Option<Passing> {
         let node = self.bus.lines.get(&number)?.node.clone();
         let whom = format!("{way:?} {node}");

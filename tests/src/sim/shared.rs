@@ -1,4 +1,4 @@
-//! What the controller, the nodes and the checks of a simulated site have in common. It survives the controller.
+//! The state that the controller, the nodes and the checks of a simulated site share. It survives the controller.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -31,21 +31,21 @@ use super::store::Tables;
 #[derive(Default)]
 pub struct Shared {
     pub tables: Tables,
-    /// The same in the real database.
+    /// A real database with the same tables.
     pub beside: Option<Beside>,
     /// Clocks of the controller's machine.
     pub clocks: Clocks,
-    /// How often the controller read it where clocks are set.
+    /// How often the controller read its clock at a start, where clocks are set.
     pub starts: u64,
     /// The controller ends after so many effects.
     pub fuse: Option<u32>,
     /// The controller has ended: nothing that it does counts any more.
     pub blown: bool,
-    /// Nothing can be written.
+    /// No write succeeds.
     pub full: bool,
-    /// Nor read.
+    /// No read succeeds either.
     pub broken: bool,
-    /// Another program holds it.
+    /// Another program holds the database.
     pub held: bool,
     /// The next commit is wrong in itself.
     pub mistaken: bool,
@@ -55,13 +55,13 @@ pub struct Shared {
     pub noted: Vec<Noted>,
     /// Changes committed so far.
     pub changes: u64,
-    /// How often all of it was read.
+    /// How often the whole store was loaded.
     pub loads: u64,
     /// The row of the lease, and who writes by it: where the site has several controllers.
     pub lease: Lease,
-    /// The first thing that must not be.
+    /// The first violation.
     pub violation: Option<String>,
-    /// How often what happened.
+    /// How often each counted event happened.
     pub counts: Counts,
     /// Plans that operators sent, by the name of the source.
     pub plans: BTreeMap<String, Rc<Plan>>,
@@ -71,7 +71,7 @@ pub struct Shared {
     pub sent: BTreeSet<(ResourceId, Generation)>,
     /// Resources of which an agent was sent more than adoptions.
     pub made: BTreeSet<ResourceId>,
-    /// Their attempts.
+    /// The attempts of jobs that left.
     pub tried: BTreeSet<ReportKey>,
     /// Jobs that must not be out unless they are withdrawn in the same turn.
     pub suspects: Vec<Suspect>,
@@ -79,23 +79,23 @@ pub struct Shared {
     pub turn: SoFar,
     /// The traversal in which each job that may be out began.
     pub began: BTreeMap<(ResourceId, Generation), u64>,
-    /// What operators asked of flow tables.
+    /// The reference for flow tables.
     pub flows: Model,
-    /// What operators asked of intents.
+    /// The reference for intents.
     pub wishes: Wishes,
-    /// What counts as done of each deployment.
+    /// The specification of each deployment that counts as done.
     pub settled: BTreeMap<ResourceId, PackedSpec>,
     /// The present moment.
     pub now: MonoTime,
     /// Signals, and who waits for them.
     pub signals: Signals,
-    /// What is for each node.
+    /// Nodes and members of sets, as they were.
     pub fleet: Fleet,
-    /// Changes that go through it in batches.
+    /// The rollouts of sets.
     pub rollouts: Rollouts,
-    /// What was refused of the address plan in this commit.
+    /// Ports that the address plan refused in this commit.
     pub refused: Vec<ProgressRecord>,
-    /// Corrections, and what is said of them.
+    /// The corrections, and the events about them.
     pub fights: Sent,
     /// Nodes that were in maintenance before this turn.
     pub maintained: BTreeSet<NodeId>,
@@ -105,7 +105,7 @@ pub struct Shared {
     pub rules_undecided: Rules,
     /// Tables that are to become what the store says.
     pub tables_freed: BTreeSet<DeviceName>,
-    /// What the site is to keep to, where that is looked at.
+    /// The limits that the site must keep to, if they are checked.
     pub limits: Option<Limits>,
     /// Jobs that may be with one node at a time.
     pub in_flight_per_node: usize,
@@ -130,7 +130,7 @@ impl Shared {
     }
 }
 
-/// What became durable and others have to know of.
+/// A change that became durable and that other parts have to know of.
 pub enum Noted {
     /// An intent as it is now.
     Intent(Box<IntentRecord>),
@@ -146,14 +146,14 @@ pub enum Noted {
     Deployed(Box<ResourceRecord>),
     /// A flow table is gone.
     TableGone(DeviceName),
-    /// What an entry was, or was to be, is not known any more: a change of it was refused.
+    /// An earlier or an undecided version of an entry is not known any more: a change of it was refused.
     VersionGone(DeviceName),
 }
 
 /// A job that must not be out.
 pub struct Suspect {
     pub resource: ResourceId,
-    /// Which of its jobs.
+    /// The generation of the job.
     pub generation: Generation,
     pub wrong: String,
     /// Unless this node is greeted after it, in the same turn.

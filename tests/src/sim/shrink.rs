@@ -42,7 +42,7 @@ pub fn shrink(options: Options, fired: Vec<Fired>, violation: String) -> (Vec<Fi
     (fired, violation)
 }
 
-/// They begin alike: two ways of saying the same.
+/// Returns whether two violations begin alike, and so are the same.
 fn is_like(one: &str, other: &str) -> bool {
     one.split_whitespace().take(2).eq(other.split_whitespace().take(2))
 }

@@ -1,5 +1,5 @@
-//! Signals to wait conditions, as they are durable: what was acknowledged is never lost, enough of them complete a
-//! condition and nothing else does, and it fails no earlier than it says.
+//! Checks of signals to wait conditions, as they are durable. A signal that was acknowledged is never lost. Enough
+//! signals complete a condition, and nothing else does. A condition fails no earlier than its timeout.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,20 +16,20 @@ use super::shared::Shared;
 use super::store::{Tables, brief};
 use super::world::{Event, World};
 
-/// What is known of signals and of those that wait for them.
+/// The reference for signals and for the conditions that wait for them.
 #[derive(Clone, Default)]
 pub struct Signals {
-    /// Of each handle, by their ids: something of what they brought.
+    /// The acknowledged signals of each handle: a part of their data, by id.
     acknowledged: BTreeMap<ResourceId, BTreeMap<String, String>>,
-    /// One is sent at this moment, to this handle.
+    /// The handle to which a signal is being sent at this moment.
     sending: Option<ResourceId>,
-    /// Since when somebody waits, for what.
+    /// The wait of each condition, and when it began.
     since: BTreeMap<ResourceId, (PackedSpec, MonoTime)>,
-    /// A turn waits since then for the database, which is busy: what it decided began there.
+    /// When a turn began to wait for a busy database: what that turn decided began then.
     pub held_since: Option<MonoTime>,
     /// Rows that changed in this commit.
     changed: BTreeSet<u64>,
-    /// As they were before.
+    /// Those rows as they were before.
     was: BTreeMap<u64, ProgressRecord>,
     sent: u64,
 }
@@ -59,7 +59,7 @@ impl Shared {
         }
     }
 
-    /// All of the commit is there.
+    /// Checks the signals and conditions that changed in a commit, now that all of it is in the tables.
     pub(super) fn signals_are_right(&mut self) {
         let was = std::mem::take(&mut self.signals.was);
         for id in std::mem::take(&mut self.signals.changed) {
@@ -146,7 +146,7 @@ impl Signals {
         (Some(of) == row.spec.as_ref()).then_some(*since)
     }
 
-    /// Something that was acknowledged is not there.
+    /// Returns an acknowledged signal that the row has not kept.
     fn lost(&self, row: &ResourceRecord) -> Option<String> {
         if self.sending == Some(row.physical) {
             return None;
@@ -175,7 +175,7 @@ impl Tables {
 }
 
 impl World {
-    /// Somebody sends a signal.
+    /// Sends a signal to a handle at random.
     pub fn signaller_acts(&mut self) {
         if self.operators.done {
             return;
@@ -265,7 +265,7 @@ impl World {
         lost.or(wrong).into_iter().for_each(|wrong| shared.violate(wrong));
     }
 
-    /// What failed is corrected, so that a sound plan can be carried out.
+    /// Replaces each signal that reported a failure by a good one, so that a sound plan can be carried out.
     pub(super) fn signals_are_put_right(&mut self) {
         let failed: Vec<(u64, String, String)> = {
             let shared = self.shared.borrow();

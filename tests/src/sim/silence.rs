@@ -11,7 +11,7 @@ use super::world::World;
 const WELL_FOR: Duration = Duration::from_secs(240);
 
 impl World {
-    /// What is wrong with what operators are told.
+    /// Returns what is wrong with an event that says "no answer from the agent".
     pub fn is_answered(&self, event: &EventRecord) -> Option<String> {
         let (name, physical) =
             event.resource.as_ref().filter(|_| event.reason.contains("no answer from the agent"))?;

@@ -95,9 +95,9 @@ struct Controller {
 
 /// To whom a lease goes.
 enum HandOver {
-    /// Its holder is stopped, and starts again after this.
+    /// The holder of the lease is stopped, and starts again after this time.
     ToAnyone { back: Duration },
-    /// To the controller that is so many places further.
+    /// The lease goes to the controller that is so many places further.
     ToHeir { further: usize },
 }
 
@@ -111,7 +111,7 @@ impl HandOver {
 enum Role {
     /// There is no process.
     Ended,
-    /// It gives the lease up, and starts again so long after that.
+    /// The controller gives the lease up, and starts again after this time.
     Leaves(Duration),
     Waits(Standby),
     Holds(Holder, Term),
@@ -119,14 +119,14 @@ enum Role {
 
 /// A controller's clock, and its ways to others.
 struct Place {
-    /// Its clock goes this fast, in thousandths.
+    /// The speed of the controller's clock, in thousandths.
     rate: u32,
     ahead: Cell<Duration>,
-    /// Its process does nothing before this.
+    /// The controller's process does nothing before this.
     paused_until: Cell<MonoTime>,
-    /// Nothing passes between it and the database before this.
+    /// Nothing passes between the controller and the database before this.
     cut_off_until: Cell<MonoTime>,
-    /// Nor between it and the agents.
+    /// Nothing passes between the controller and the agents before this.
     unreached_until: Cell<MonoTime>,
 }
 
@@ -145,7 +145,7 @@ impl Place {
     }
 }
 
-/// What a process that serves the site has of the lease.
+/// The lease, as a process that serves the site has it.
 #[derive(Clone)]
 pub struct Seat {
     pub term: Term,
@@ -154,7 +154,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// What it does at this moment happens when it goes on, if it is stopped in the middle of it.
+    /// Returns whether the process may speak to agents. If it is paused, what it does now happens when it goes on.
     pub fn may_speak(&self, now: MonoTime) -> bool {
         self.tenure.holds_by(|| self.place.clock(now.max(self.place.paused_until.get())))
     }
@@ -259,7 +259,7 @@ impl Controller {
 }
 
 impl World {
-    /// All controllers start, if the site has several.
+    /// Starts all controllers. Returns false if the site has only one.
     pub fn controllers_begin(&mut self) -> bool {
         for at in 0..self.standbys.controllers.len() {
             let after = if at == 0 { Duration::ZERO } else { self.standbys.dice.millis(0, 20_000) };
@@ -276,7 +276,7 @@ impl World {
             && active.place.unreached_until.get() <= self.now
     }
 
-    /// It is stopped, or nothing that it is asked could be written.
+    /// Returns whether the active controller hears nobody: it is paused, or could write nothing that it is asked.
     pub fn active_hears_nobody(&self) -> bool {
         let place = self.standbys.active().map(|active| &active.place);
         place.is_some_and(|place| place.paused_until.get().max(place.cut_off_until.get()) > self.now)
@@ -310,7 +310,8 @@ impl World {
         self.later(back, Event::Keeper(at, life, Step::Starts));
     }
 
-    /// It serves the site no longer, and nothing that was to come counts. Returns its new life.
+    /// Gives the controller's process another role: it does not serve the site any more, and forgets whatever it waits
+    /// for. Returns its new life.
     fn process_becomes(&mut self, at: usize, role: Role) -> u64 {
         self.standbys.active.take_if(|active| *active == at);
         let controller = &mut self.standbys.controllers[at];
@@ -320,7 +321,7 @@ impl World {
         controller.life
     }
 
-    /// All of the active controller's process stands still.
+    /// Pauses the whole process of the active controller.
     pub fn active_is_paused(&mut self, until: MonoTime) {
         if let Some(active) = self.standbys.active() {
             active.place.paused_until.set(active.place.paused_until.get().max(until));
@@ -339,7 +340,7 @@ impl World {
         }
     }
 
-    /// Something befalls controllers from now on.
+    /// Plans the first fault of a controller.
     pub fn plans_controllers_chaos(&mut self) {
         if !self.standbys.controllers.is_empty() {
             let after = self.standbys.dice.millis(EVERY.0, EVERY.1);
@@ -416,7 +417,7 @@ impl World {
         self.at(ended.max(self.now) + within, Event::ControllerIsDue);
     }
 
-    /// One of them must serve the site.
+    /// Checks that a controller serves the site.
     pub fn controller_is_due(&mut self) {
         let active =
             self.standbys.active().filter(|it| it.holds(self.now) && self.controller.turns.is_some());

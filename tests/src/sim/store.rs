@@ -26,12 +26,12 @@ use super::{invariant, rollout};
 /// The store that the driver has.
 pub struct SimStore {
     pub shared: Rc<RefCell<Shared>>,
-    /// Where its controller is one of several.
+    /// The lease, as the controller has it; none: the site has one controller.
     pub seat: Option<Seat>,
 }
 
 impl SimStore {
-    /// It is reached, and its controller has the lease.
+    /// Checks that the database is reached, and that the controller has the lease.
     fn is_open(&self) -> Result<(), StoreError> {
         let shared = self.shared.borrow();
         self.seat.as_ref().map_or(Ok(()), |seat| shared.lease.is_open_to(seat, shared.now))

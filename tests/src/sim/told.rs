@@ -1,8 +1,8 @@
-//! Where nothing goes wrong, no resource fails but what was told to: by operators, by its plan, or by a time that they gave.
-//! What waits for its turn, for its content or for a slow line has not failed.
+//! Checks runs without faults: no resource fails but for a reason that an operator, its plan or a timeout gave. A
+//! resource that waits for its turn, for its content or for a slow line has not failed.
 //!
-//! Absent: stacks, which fail with their resources or by their own time; whether it is this resource that the reason is true
-//! of, but for servers that were never cut off.
+//! Absent: stacks, which fail with their resources or by their own time. The check does not know whether a reason is
+//! true of this very resource, but for servers that were never cut off.
 
 use muster_engine::record::{EventRecord, Status};
 use muster_shared::ResourceId;
@@ -10,8 +10,8 @@ use muster_shared::ResourceId;
 use super::fault::Level;
 use super::world::World;
 
-/// Of plans: a dummy that is to fail, a rule at a port that is not there, what is another's, an address or a network that
-/// nobody has left, an intent that no way can carry, a count that is a name.
+/// Reasons that a plan gives: a dummy that is to fail, a rule at a port that is not there, a claim that has another
+/// owner, an address or a network that is not free, an intent that no path can carry, a count that is a name.
 const BY_ITS_PLAN: [&str; 13] = [
     "told to fail",
     "has no port nope",
@@ -27,8 +27,8 @@ const BY_ITS_PLAN: [&str; 13] = [
     "is restricted by the environment",
     "properties.count: want a whole number",
 ];
-/// Of operators: who signals, cancels, goes on with something else, marks a resource or aborts a rollout. And of others, who
-/// leave rules on a switch.
+/// Reasons that operators give: they signal, cancel, begin something else, mark a resource or abort a rollout. And one
+/// that others give: they leave rules on a switch.
 const BY_OTHERS: [&str; 7] = [
     "Signal ",
     "signals received",
@@ -38,13 +38,13 @@ const BY_OTHERS: [&str; 7] = [
     "its rollout was aborted",
     "there is a rule of somebody else",
 ];
-/// Of a server that operators have revoked: it joins again with nothing.
+/// Reasons of a server that operators have revoked: it joins again with nothing.
 const WITH_NOTHING: [&str; 2] = ["its server has lost it, and is not selected any more", "not as desired:"];
-/// Of a change that cuts its server off.
+/// The reason of a change that cuts its server off.
 const CUT_OFF: &str = "the controller was not reached anew";
 
 impl World {
-    /// What failed though nobody had told it to, in a run without faults.
+    /// Returns a resource that failed although nobody had told it to, in a run without faults.
     pub fn fails_untold(&self, event: &EventRecord) -> Option<String> {
         let (name, physical) = event.resource.as_ref()?;
         if self.options.faults != Level::None || event.status != Status::Failed.as_str() {
@@ -61,15 +61,15 @@ impl World {
         Some(format!("{name} is FAILED, and nobody has told it to: {}", event.reason))
     }
 
-    /// The server's agent has not made it.
+    /// Returns whether the server's agent has not made the resource.
     fn is_not_there(&self, resource: ResourceId) -> bool {
         let entries = self.machines.iter().filter(|machine| !machine.scrapped);
         let mut entries = entries.filter_map(|machine| machine.disk.entries.get(&resource));
         !entries.any(|entry| entry.applied.is_some())
     }
 
-    /// Its server was, by this change or by a rule that was tried together with it. A row that went in the same turn does not
-    /// say any more where it was.
+    /// Returns whether the resource's server was cut off, by this change or by a rule that was tried together with it.
+    /// A row that went in the same turn does not say where it was: then any server counts.
     fn was_cut_off(&self, resource: ResourceId) -> bool {
         let shared = self.shared.borrow();
         let row = shared.tables.physical.get(&resource).and_then(|id| shared.tables.rows.get(id));

@@ -1,4 +1,4 @@
-//! What others do to a server's network behind Muster's back, and what agents and the controller make of it.
+//! Changes by others to a server's network, and how agents and the controller respond.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const BY_HAND: u32 = 50_000;
 const STALE: Duration = Duration::from_secs(100);
 
 impl World {
-    /// Something of the network changed. The agent is told, unless that is lost.
+    /// Tells the agent that the network changed, unless the hint is lost.
     pub(super) fn hints(&mut self, at: usize) {
         let whom = self.machines[at].name.to_string();
         if !self.faults.strikes(self.now, Kind::HintLost, &whom) {
@@ -27,7 +27,7 @@ impl World {
         }
     }
 
-    /// Somebody changes a link that Muster has made, and every other time changes it back after a while.
+    /// Changes a link that Muster has made, by hand, and every other time changes it back after a while.
     pub(super) fn changes_by_hand(&mut self, at: usize, long: Duration) {
         let host = &mut self.machines[at].host;
         let made: Vec<(String, u32)> = host
@@ -60,7 +60,7 @@ impl World {
         }
     }
 
-    /// How these stand at this moment.
+    /// Answers the agent's look with the present state of these resources.
     pub(super) fn looked(&mut self, at: usize, number: u64, looks: Vec<Look>) {
         let host = &self.machines[at].host;
         let looked = looks.into_iter().map(|look| Looked {

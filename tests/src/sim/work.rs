@@ -1,4 +1,4 @@
-//! What a server does for its agent: looks, jobs, contents, each with its fate.
+//! The work of a server for its agent: looks, jobs and contents, each with its fate.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::flow::FlowWork;
 use super::host::{Host, Step};
 use super::world::{Event, World};
 
-/// What a job will come to on this host.
+/// A job that runs on this host, with the result that it will have.
 #[derive(Clone)]
 pub struct Run {
     job: Job,
@@ -42,31 +42,31 @@ enum Fate {
 /// Host work that comes to its end.
 #[derive(Clone, Debug)]
 pub enum Work {
-    /// What was there is read.
+    /// Reads the state from before the resource.
     Capture(ReportKey, Box<Spec>, Vec<Before>, bool),
-    /// What is there is compared.
+    /// Compares the present state with a job's resource.
     Check(ReportKey),
-    /// The same, of what no job is at.
+    /// Compares the present state of resources that have no job.
     Look(u64, Vec<Look>),
-    /// The server's facts are read.
+    /// Reads the server's facts.
     Gather,
-    /// What a job may touch is read.
+    /// Reads the state of everything that a job may touch.
     Guard(Box<Job>, Option<Before>),
-    /// One more step of a change of the network is made.
+    /// Takes the next step of a change of the network.
     Step(ReportKey),
-    /// What was there before a change is restored.
+    /// Restores the state from before a change.
     Restore(ReportKey, Before),
     /// A host that could do nothing else does what its document has for that.
     Fallback(ReportKey, Box<Spec>),
-    /// The change is made.
+    /// Makes the change.
     Apply(ReportKey),
-    /// It answers.
+    /// Answers the agent.
     Answer(ReportKey),
     /// A job that waits for a script looks how that stands.
     Script(ReportKey),
-    /// A content is compared with its digest.
+    /// Compares a content with its digest.
     Verify(ContentDigest),
-    /// Something of a flow table.
+    /// Works on a flow table.
     Flow(Bridge, FlowWork),
 }
 

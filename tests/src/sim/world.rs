@@ -35,32 +35,32 @@ use super::shared::Shared;
 use super::standbys::{self, Standbys};
 use super::work::Work;
 
-/// What happens at a time.
+/// The events of a run, each at its time.
 #[derive(Clone)]
 pub enum Event {
     /// The controller's process starts.
     ControllerStarts,
     /// One of several controllers, in this life of its process, does something for the lease.
     Keeper(usize, u64, standbys::Step),
-    /// Something befalls one of several controllers.
+    /// A fault befalls one of several controllers.
     ControllersChaos,
     /// One of several controllers must serve the site by now.
     ControllerIsDue,
-    /// What waits for it is taken.
+    /// The controller takes what waits for it.
     ControllerTurn(u64),
-    /// The timer is due.
+    /// The controller's timer is due.
     ControllerWakes(u64, u64),
     /// A server asks to become a node.
     Joins(usize),
-    /// One that was cut off joins again, or a new one in its place.
+    /// A server that was cut off joins again, or a new one in its place.
     Rejoins(usize, bool),
     /// An agent's process starts.
     AgentStarts(usize),
-    /// What waits for it is taken.
+    /// The agent takes what waits for it.
     AgentTurn(usize, u64),
-    /// The timer is due.
+    /// The agent's timer is due.
     AgentWakes(usize, u64, u64),
-    /// The host is done with something.
+    /// The host ends a piece of work.
     HostWork(usize, u64, Work),
     /// An attempt to connect fails.
     ConnectFails(usize, u64, u64),
@@ -74,7 +74,7 @@ pub enum Event {
     Again(u64, Way, Body),
     /// A packet is sent once more.
     PacketAgain(u64, Way, Vec<u8>),
-    /// The broker passes it on to another node than the one whose it is.
+    /// The broker passes a packet on to the wrong node.
     PacketMisled(u64, Way, Vec<u8>),
     /// Is the greeting of a connection answered by now?
     AnswerIsLate(u64),
@@ -82,7 +82,7 @@ pub enum Event {
     Notices(u64, End),
     /// An operator does something.
     Operator,
-    /// One of a crowd asks for something.
+    /// An operator of a crowd asks for something.
     CrowdAsks,
     /// A clock is set.
     ClockJumps,
@@ -90,7 +90,7 @@ pub enum Event {
     LooksAtTokens,
     /// Is every agent that is open served?
     LooksWhoIsServed,
-    /// Something breaks.
+    /// A fault begins.
     Chaos,
     /// The controller's disk is well again.
     StoreMends,
@@ -100,11 +100,11 @@ pub enum Event {
     PutsBack(usize, String, u32),
     /// A thing is given back what it had, by hand.
     PutsThingBack(usize, Thing, Left),
-    /// Who fights over a thing sees that it was corrected.
+    /// A thing that was corrected is changed again by the one who fights over it.
     FoeActs(usize, Thing),
     /// An operator sees to a server by hand.
     Maintainer,
-    /// One has done so.
+    /// An operator ends the maintenance of a server.
     MaintenanceEnds(usize),
     /// Is a server that was cut off to be reached again by now?
     IsBack(usize, u32),
@@ -112,11 +112,11 @@ pub enum Event {
     EndsWhileCut(usize, u64, bool),
     /// An operator of flow tables does something.
     FlowOperator,
-    /// What was put into a place of a switch, by this number, has reached its timeout.
+    /// The rule that was put into this place of a switch, with this number, reaches its timeout.
     FlowEnds(usize, Bridge, FlowId, u64),
     /// A switch that ended at this start of it runs again.
     SwitchStarts(usize, u64),
-    /// Somebody sends a signal.
+    /// A signal is sent.
     Signaller,
     /// An operator of the fleet does something.
     FleetOperator,
@@ -124,7 +124,7 @@ pub enum Event {
     BridgeBack(usize, &'static str),
     /// The script that left this line ends.
     ScriptEnds(usize, RunKey, u64),
-    /// While it runs, something else ends.
+    /// While the script that left this line runs, its processes, its agent or its server end.
     EndsInRun(usize, RunKey, u64, u64),
     /// A cable breaks.
     CableChaos,
@@ -152,15 +152,15 @@ pub struct Streams {
     pub net: Dice,
     /// Delays and tempers of disks.
     pub disks: Dice,
-    /// How long things take on hosts.
+    /// The time that hosts take.
     pub hosts: Dice,
-    /// How long looks take, and what others do to hosts.
+    /// The time that looks take, and what others do to hosts.
     pub watch: Dice,
     /// Seeds and restarts of agents.
     pub agents: Dice,
     /// Seeds and restarts of the controller.
     pub controller: Dice,
-    /// What breaks, and when.
+    /// The faults, and their times.
     pub chaos: Dice,
     /// Delays of switches and logs, and what befalls them.
     pub flows: Dice,
@@ -168,7 +168,7 @@ pub struct Streams {
     pub keys: Dice,
 }
 
-/// Where a run's steps go.
+/// The trace of a run's steps.
 pub struct Trace {
     hasher: blake3::Hasher,
     /// Each step is printed there, where someone wants to see them.
@@ -180,9 +180,9 @@ pub struct Trace {
 /// More in one moment is no work but a loop.
 const AT_ONCE_MAX: u32 = 200_000;
 
-/// All of it.
+/// A simulated site, with all that is in it and around it.
 pub struct World {
-    /// Of this run.
+    /// The options of this run.
     pub options: Options,
     /// The present moment.
     pub now: MonoTime,
@@ -193,7 +193,7 @@ pub struct World {
     pub faults: Faults,
     /// Random streams.
     pub dice: Streams,
-    /// What survives the controller.
+    /// The state that survives the controller.
     pub shared: Rc<RefCell<Shared>>,
     /// The controller.
     pub controller: Controller,
@@ -205,17 +205,17 @@ pub struct World {
     pub operators: Operators,
     /// Cables between bridges.
     pub network: Network,
-    /// What must be in the end.
+    /// The reference model.
     pub reference: Reference,
     /// Disks that go back in time.
     pub history: History,
     /// Several controllers and their lease.
     pub standbys: Standbys,
-    /// What servers have to do.
+    /// The load of the servers.
     pub load: Load,
     /// Agents that are open and not served.
     pub unserved: Unserved,
-    /// Gone, and their things stay.
+    /// Resources that are gone and whose things stay.
     pub retained: Vec<ResourceId>,
     /// When something was written last.
     pub last_write: MonoTime,
@@ -365,12 +365,12 @@ impl World {
         }
     }
 
-    /// Of all steps so far.
+    /// Returns the digest of all steps so far.
     pub fn digest(&self) -> String {
         self.trace.hasher.finalize().to_hex()[..16].to_owned()
     }
 
-    /// Something that must not be.
+    /// Notes a violation.
     pub fn violate(&mut self, what: String) {
         if self.violation().is_none() {
             self.note(|_| format!("VIOLATED: {what}"));

@@ -1,7 +1,8 @@
-//! Between a controller's machine of the lease and the lease's row: what `lease/keeper.rs` does on a thread.
+//! Passes requests of a controller's lease machine to the row of the lease, and the answers back: `lease/keeper.rs` does
+//! the same on a thread.
 //!
-//! Requests and answers take their time, and are lost where a controller is cut off. What waits for a process that is
-//! stopped is taken when it goes on.
+//! Requests and answers take their time, and are lost where a controller is cut off. Answers that arrive while a
+//! process is paused are taken when it goes on.
 
 use std::time::Duration;
 
@@ -12,32 +13,32 @@ use super::super::shared::Shared;
 use super::super::world::{Event, World};
 use super::{LOADS, RESTARTS, Role, Seat};
 
-/// What a controller does for the lease.
+/// The next step of a controller for the lease.
 #[derive(Clone)]
 pub enum Step {
-    /// Its process starts, as a standby.
+    /// The controller's process starts, as a standby.
     Starts,
-    /// It looks at the lease, or renews it.
+    /// The controller looks at the lease, or renews it.
     Asks,
-    /// What it asked arrives at the database.
+    /// A request of the controller arrives at the database.
     Arrives(Box<Asked>),
     /// The answer is there.
     Answers(Box<Answered>),
-    /// What has this number is not waited for any longer.
+    /// The request with this number is not waited for any longer.
     IsLate(u64),
-    /// It has the lease, and has loaded the site.
+    /// The controller has the lease, and has loaded the site.
     Serves,
     /// Is its lease over, by its own clock?
     MayBeOver,
-    /// It was replaced, and goes on with what waits for it.
+    /// The process that was replaced goes on with what waits for it.
     GoesOn,
 }
 
-/// The answer to what has this number.
+/// The answer to the request with this number.
 #[derive(Clone)]
 pub struct Answered {
     number: u64,
-    /// As when it was asked.
+    /// When the request was made.
     at: MonoTime,
     answer: Answer,
 }
@@ -46,7 +47,7 @@ pub struct Answered {
 #[derive(Clone)]
 pub struct Asked {
     number: u64,
-    /// By the controller's clock; of a take, when it looked.
+    /// When the request was made, by the controller's clock; of a take, when the controller looked.
     at: MonoTime,
     request: Request,
 }
@@ -56,7 +57,7 @@ enum Request {
     Look,
     Take(Option<Record>),
     Renew(Term, usize),
-    /// The holder is to give it to this controller.
+    /// The holder must give the lease to this controller.
     Ask(Term),
     Leave(Term, Option<String>),
 }
@@ -71,7 +72,7 @@ enum Answer {
     Failed,
 }
 
-/// What the database does with a request.
+/// Returns the database's answer to a request, and changes the row of the lease.
 fn served(shared: &mut Shared, request: Request, member: &super::Member, bits: u64) -> Answer {
     if shared.full || shared.broken {
         return Answer::Failed;
@@ -276,7 +277,7 @@ impl World {
         self.later(pause, Event::Keeper(at, life, Step::Asks));
     }
 
-    /// It has the lease. The process that had it goes on beside it, if there is one.
+    /// The controller has the lease. If another process had it, that one goes on beside it.
     fn takes_the_site_over(&mut self, at: usize, term: Term) {
         let name = self.standbys.controllers[at].me.name.clone();
         self.note(|_| format!("{name} has the lease, epoch {}", term.epoch.0));
@@ -313,7 +314,7 @@ impl World {
         }
     }
 
-    /// Its process finds that another one has the lease: it ends, and is started again.
+    /// The controller's process finds that another one has the lease: it ends, and is started again.
     fn lease_is_lost(&mut self, at: usize) {
         self.shared.borrow_mut().counts.add("standby a renewal finds another holder");
         if self.standbys.active == Some(at) && self.controller.turns.is_some() {
@@ -323,7 +324,7 @@ impl World {
         self.process_ends(at, back);
     }
 
-    /// Its process stops in order, gives the lease up, and stands by after this.
+    /// The controller's process stops in order, gives the lease up, and stands by after the time `back`.
     pub(super) fn leaves_the_lease(&mut self, at: usize, heir: Option<String>, back: Duration) {
         let Role::Holds(_, term) = self.standbys.controllers[at].role else { return };
         let name = self.standbys.controllers[at].me.name.clone();

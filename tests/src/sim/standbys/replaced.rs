@@ -36,7 +36,8 @@ impl World {
         self.later(after, Event::Keeper(at, life, Step::GoesOn));
     }
 
-    /// It takes what waited for it, and an operator asks it for something.
+    /// Lets the replaced process take what waited for it, and asks it for something. Checks that nothing of that
+    /// counts.
     pub(super) fn replaced_goes_on(&mut self, at: usize) {
         let Some(mut replaced) = self.standbys.controllers[at].replaced.take() else { return };
         let now = MonoTime(self.now.since(replaced.started));

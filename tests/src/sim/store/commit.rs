@@ -184,7 +184,7 @@ impl Shared {
         }
     }
 
-    /// What is said of a row; a random text is drawn once.
+    /// Counts what a row says now, and checks that a random text is drawn only once.
     fn told(&mut self, was: Option<&ProgressRecord>, is: &ProgressRecord) {
         let Self { tables, plans, .. } = self;
         let is_set = tables.rows.get(&is.id).is_some_and(|row| rollout::is_set(tables, plans, row));
@@ -209,7 +209,7 @@ impl Shared {
         }
     }
 
-    /// Of a deployment that is COMPLETE nothing runs again as it was.
+    /// Notes a deployment that is COMPLETE: nothing of it runs again as long as it stays the same.
     fn deployment_went(&mut self, was: Option<&ProgressRecord>, row: &ResourceRecord) {
         let Some(spec) = row.spec.as_ref().filter(|_| row.kind == Kind::SoftwareDeployment) else { return };
         let progress = &row.progress;

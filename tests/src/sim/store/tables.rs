@@ -1,4 +1,4 @@
-//! What the database holds: the engine's own tables in memory, and what a database has besides them.
+//! The contents of the database: the engine's own tables in memory, and what a database has besides them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Deref, DerefMut};
@@ -9,23 +9,23 @@ use muster_engine::{Snapshot, memory};
 use muster_shared::model::Claim;
 use muster_shared::{MonoTime, NodeId, ResourceId, StackName};
 
-/// What the database holds.
+/// The contents of the database.
 #[derive(Clone, Default)]
 pub struct Tables {
     kept: memory::Tables,
-    /// Of stacks and rollouts, by the time that the database counts by.
+    /// When stacks and rollouts were written, by the database's clock.
     written: memory::Written,
-    /// Name to id.
+    /// The id of each stack, by name.
     pub names: BTreeMap<StackName, u64>,
-    /// Physical id to row.
+    /// The row of each physical id.
     pub physical: BTreeMap<ResourceId, u64>,
     pub(super) last_event: BTreeMap<u64, u64>,
-    /// Since when a row waits.
+    /// When each row began to wait.
     pub(super) waits_since: BTreeMap<u64, Duration>,
-    /// The same, and when it was corrected last, by the time that the database counts by.
+    /// When each row began to wait, and was corrected last, by the database's clock.
     pub(super) began: BTreeMap<u64, [Option<i64>; 2]>,
     pub(super) steady: Option<i64>,
-    /// Of the newest start.
+    /// The epoch of the newest start.
     pub epoch: u32,
     pub(super) starts: muster_engine::Starts,
     /// The bits of all starts, as the simulator has them.
@@ -48,7 +48,7 @@ impl DerefMut for Tables {
 }
 
 impl Tables {
-    /// What is there although all stacks, rules and intents are gone.
+    /// Returns what is left although all stacks, rules and intents are gone.
     pub fn are_left(&self) -> Option<String> {
         let left = [
             ("names", self.names.len()),
@@ -144,7 +144,7 @@ pub fn brief(row: &ResourceRecord) -> String {
     )
 }
 
-/// What a row owns.
+/// Returns the claims that a row owns.
 fn owned(row: &ResourceRecord) -> Vec<(NodeId, Claim)> {
     let (Some(node), Some(spec)) = (&row.node, &row.spec) else { return Vec::new() };
     // What never left owns nothing after a restart.

@@ -29,13 +29,13 @@ pub use server::Server;
 /// Files that are open besides the connections.
 const FILES: u64 = 100;
 
-/// What the fleet is to do.
+/// The options of a fleet.
 #[derive(Args, Debug)]
 pub struct Wish {
-    /// How many agents
+    /// Number of agents
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=100_000))]
     agents: u64,
-    /// Where the controller listens, such as mqtts://127.0.0.1:8883, or with commas in between where each of several listens.
+    /// Address of the controller, such as mqtts://127.0.0.1:8883; commas between the addresses of several controllers.
     /// Given more than once, agents take one each in turn [default: what the token says]
     #[arg(long, value_name = "URL", value_parser = controllers)]
     connect: Vec<Controllers>,
@@ -45,7 +45,7 @@ pub struct Wish {
     /// The connections are TLS in any case; this says so
     #[arg(long)]
     tls: bool,
-    /// What the names begin with
+    /// Beginning of the agents' names
     #[arg(long, default_value = "fleet-")]
     prefix: String,
     /// Drop all connections once they stand, and wait until all agents are back with whole handshakes. Neither side touches
@@ -78,7 +78,7 @@ pub struct Wish {
     within: u64,
 }
 
-/// What is printed.
+/// The figures that are printed.
 #[derive(Debug, Default, Serialize)]
 pub struct Report {
     agents: u64,

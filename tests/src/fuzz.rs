@@ -1,8 +1,7 @@
-//! What the fuzz targets do with bytes from outside. cargo-fuzz runs them from `fuzz/`; `tests/fuzz_corpus.rs`
-//! runs the same functions over `fuzz/seeds` and seeded mutations of it.
+//! The fuzz targets: each takes bytes from outside. cargo-fuzz runs them from `fuzz/`; `tests/fuzz_corpus.rs` runs the
+//! same functions over `fuzz/seeds` and seeded mutations of it.
 //!
-//! Each target must not panic, hang or take much memory, and what it can read must survive being written and
-//! read again.
+//! A target must not panic, hang or take much memory, and what it can read must survive being written and read again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,15 +20,15 @@ use muster_template::{
 };
 use serde_json::Value;
 
-/// Something that reads bytes from outside.
+/// A function that reads bytes from outside.
 pub struct Target {
-    /// As in `fuzz/fuzz_targets` and `fuzz/seeds`.
+    /// The name in `fuzz/fuzz_targets` and `fuzz/seeds`.
     pub name: &'static str,
     /// Takes any bytes.
     pub run: fn(&[u8]),
 }
 
-/// All of them.
+/// The targets.
 pub const TARGETS: [Target; 17] = [
     Target { name: "wire_packet", run: wire_packet },
     Target { name: "wire_down", run: wire_body::<Down> },
@@ -59,7 +58,7 @@ pub fn run(name: &str, bytes: &[u8]) {
     (target.run)(bytes);
 }
 
-/// Of the node web-1, as one of both sides has it.
+/// Returns the seal of the node web-1, as one of both sides has it.
 fn seal(mine: u8, theirs: u8) -> Seal {
     let theirs = SealSecret::from_bytes([theirs; 32]).public();
     let (site, node) = ("lab".parse().expect("a valid name"), "web-1".parse().expect("a valid name"));
@@ -158,10 +157,10 @@ fn template(bytes: &[u8]) {
     assert!(render(&pruned, &parameters).len() <= whole.len());
 }
 
-/// A template, one that it may nest, and an environment, with a zero byte between them.
+/// Reads a template, one that it may nest, and an environment, with a zero byte between them.
 ///
 /// # Errors
-/// What is wrong with them.
+/// Says what is wrong with the texts.
 pub fn open(text: &str) -> Result<Tree, Errors> {
     let mut texts = text.splitn(3, '\0');
     let (root, nested) = (texts.next().unwrap_or_default(), texts.next().unwrap_or_default());
@@ -344,7 +343,7 @@ fn node_name(bytes: &[u8]) {
     }
 }
 
-/// What a switch says.
+/// Reads a message of a switch.
 fn openflow(bytes: &[u8]) {
     muster_host::openflow::read_anything(bytes);
 }

@@ -27,7 +27,7 @@ enum Verb {
     Run {
         #[command(flatten)]
         world: WorldArgs,
-        /// How many seeds, beginning with --seed
+        /// Number of seeds, beginning with --seed
         #[arg(long, default_value_t = 1)]
         seeds: u64,
         /// Write every step of the first seed to this file
@@ -48,45 +48,45 @@ enum Verb {
     /// Engine and database with many resources, without a network; prints its figures as JSON
     #[command(after_help = "Example: muster-sim scale --shape wide --resources 100000")]
     Scale {
-        /// How resources depend on each other
+        /// Shape of the dependencies between resources
         #[arg(long, value_enum, default_value = "wide")]
         shape: Shape,
-        /// How many there are
+        /// Number of resources
         #[arg(long, default_value_t = 1000)]
         resources: usize,
-        /// How many simulated nodes they are spread over
+        /// Number of simulated nodes that share the resources
         #[arg(long, default_value_t = 10)]
         nodes: usize,
-        /// Where the database is put for the time of the run [default: the system's temporary directory]
+        /// Directory of the database during the run [default: the system's temporary directory]
         #[arg(long)]
         dir: Option<PathBuf>,
         /// An empty database: sqlite:PATH or postgres://USER@HOST/DATABASE [default: a new file under --dir]
         #[arg(long, value_name = "URL")]
         store: Option<String>,
     },
-    /// What one server costs: packets, bytes, rows and commits, counted in two small sites; lines of JSON
+    /// Count the cost of a server: packets, bytes, rows and commits, from two small sites; prints lines of JSON
     #[command(after_help = "Example: muster-sim count --servers 1000")]
     Count {
-        /// How many servers the smaller site has; the other one has twice as many
+        /// Number of servers of the smaller site; the other one has twice as many
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=10_000))]
         servers: u64,
     },
     /// Intents over a large network whose cables fail and heal; prints its figures as JSON
     #[command(after_help = "Example: muster-sim topology --shape fat-tree --devices 10000 --intents 1000")]
     Topology {
-        /// How bridges are connected
+        /// Shape of the network of bridges
         #[arg(long, value_enum, default_value = "fat-tree")]
         shape: topology::Shape,
-        /// How many bridges there are
+        /// Number of bridges
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(10..=50_000))]
         devices: u64,
-        /// How many intents, between ports of two of them each
+        /// Number of intents, between ports of two bridges each
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=100_000))]
         intents: u64,
         /// Cables that fail and heal, bridges and controllers that restart, in all
         #[arg(long, default_value_t = 100)]
         faults: u64,
-        /// Everything follows from it
+        /// Seed of all random choices
         #[arg(long, default_value_t = 1)]
         seed: u64,
     },
@@ -110,19 +110,19 @@ enum Verb {
 
 #[derive(Args)]
 struct WorldArgs {
-    /// Everything follows from it
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many servers there are
+    /// Number of servers
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1000))]
     nodes: u64,
-    /// How many stacks operators work on
+    /// Number of stacks that operators work on
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
     stacks: u64,
     /// Virtual minutes until the faults stop
     #[arg(long, default_value_t = 20)]
     minutes: u64,
-    /// How much goes wrong
+    /// Level of faults
     #[arg(long, value_enum, default_value = "heavy")]
     faults: sim::Level,
     /// Leaves out what sites have besides: for seeds that failed before they had

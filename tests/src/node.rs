@@ -10,18 +10,18 @@ use muster_shared::model::{
 };
 use muster_shared::{Attempt, Generation, ResourceId};
 
-/// Of one dummy; small, for there may be a hundred thousand.
+/// The values of a dummy. The type is small, for there may be a hundred thousand of them.
 pub type Values = Box<[(String, String)]>;
 
-/// What becomes of a running job that is withdrawn.
+/// The fate of a running job that is withdrawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Withdrawn {
-    /// It ends by itself, and its outcome counts.
+    /// The job ends by itself, and its outcome counts.
     #[default]
     RunsOn,
-    /// It is interrupted before it changed anything.
+    /// The job is interrupted before it changed anything.
     StopsBefore,
-    /// It is interrupted when all it was to do is done.
+    /// The job is interrupted when it has made all its changes.
     StopsAfter,
 }
 
@@ -30,7 +30,7 @@ pub struct SimNode {
     queue: VecDeque<Job>,
     running: Option<Job>,
     withdrawn: Withdrawn,
-    /// What exists on it.
+    /// Things that exist on the node.
     pub things: BTreeMap<ResourceId, Values>,
 }
 

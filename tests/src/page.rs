@@ -29,9 +29,9 @@ const ROWS: &str = include_str!("page/rows.toml");
 /// The two files of the page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page {
-    /// Markdown.
+    /// The page in Markdown.
     pub text: String,
-    /// SVG.
+    /// The plot as SVG.
     pub plot: String,
 }
 

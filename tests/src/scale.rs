@@ -1,6 +1,6 @@
-//! How the engine and its store scale: one stack of N resources is created, updated, loaded again and deleted,
-//! with nodes that answer at once and no network. Every turn is committed before anything leaves, as the
-//! controller's driver does it.
+//! Measures how the engine and its store scale: one stack of N resources is created, updated, loaded again and deleted,
+//! with nodes that answer at once and no network. Every turn is committed before anything leaves, as the controller's
+//! driver does it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -22,21 +22,21 @@ use serde::Serialize;
 
 use crate::node::SimNode;
 
-/// How resources depend on each other.
+/// The shape of the dependencies between resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub enum Shape {
-    /// Not at all.
+    /// No resource depends on another.
     Wide,
-    /// Each on the one before.
+    /// Each resource depends on the one before.
     Chain,
-    /// One on all others.
+    /// The last resource depends on all others.
     Fanin,
-    /// In ten layers, each resource on two of the layer before.
+    /// In ten layers, each resource depends on two of the layer before.
     Layers,
 }
 
-/// What was measured; seconds and bytes.
+/// The measured figures, in seconds and bytes.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     /// `sqlite` or `postgres`

@@ -48,19 +48,19 @@ use tempfile::TempDir;
 pub struct Site {
     /// The running controller.
     pub controller: Daemon,
-    /// What is between it and its agents.
+    /// The broker between the controller and its agents.
     pub broker: Option<Mosquitto>,
     /// The same, if that is a cluster; and which of its nodes new connections try first.
     pub cluster: Option<Cluster>,
-    /// Where it runs, if not on loopback.
+    /// The controller's network namespace; none: it is on loopback.
     pub namespace: Option<Namespace>,
     address: String,
-    /// What the controller's file says of its link.
+    /// The section for the link in the controller's file.
     link: String,
     socket: PathBuf,
     data: PathBuf,
     files: RefCell<u32>,
-    /// Of several at the controller, the one that commands are for; empty: the default one.
+    /// The site that commands are for, of several at the controller; empty: the default one.
     site: RefCell<String>,
     dir: TempDir,
 }
@@ -82,7 +82,7 @@ pub struct Agent {
     pub root: PathBuf,
 }
 
-/// How agents reach the controller.
+/// The kind of link between agents and the controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Link {
     Direct,
@@ -106,7 +106,7 @@ impl Link {
     }
 }
 
-/// Where an agent is to run and how.
+/// The place of an agent: where it runs, and how.
 #[derive(Default)]
 pub struct Place<'a> {
     /// In this network namespace.
@@ -457,7 +457,7 @@ impl Agent {
         self.root.join(name)
     }
 
-    /// What is in it; none if it is not there.
+    /// Returns the content of a file; none if it does not exist.
     pub fn content(&self, name: &str) -> Option<String> {
         fs::read_to_string(self.file(name)).ok()
     }

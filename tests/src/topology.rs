@@ -1,9 +1,9 @@
-//! Intents over networks of hundreds to thousands of bridges whose cables fail and heal, whose bridges restart, and whose
-//! controller does: `muster-intent` alone, with bridges that take their writes one by one, in any order. After each write a
-//! packet of its intent walks.
+//! Intents over networks of hundreds to thousands of bridges. Cables fail and heal, bridges and the controller restart.
+//! Only `muster-intent` is real: bridges take their writes one by one, in any order. After each write a packet of its
+//! intent walks.
 //!
-//! **Invariants.** No packet goes round, in no moment. What is INSTALLED and stands on cables that are whole delivers. In the
-//! end all are INSTALLED and deliver; withdrawn they leave nothing, and nothing stays reserved.
+//! **Invariants.** No packet ever goes round. An intent that is INSTALLED over whole cables delivers. In the end all
+//! intents are INSTALLED and deliver. Withdrawn intents leave nothing, and nothing stays reserved.
 //!
 //! Absent: agents, flow tables, the store (`muster-sim run` has them).
 
@@ -40,18 +40,18 @@ const SETTLED_AFTER: Duration = Duration::from_secs(700);
 
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How bridges are connected.
+    /// The shape of the network of bridges.
     pub shape: Shape,
-    /// How many bridges there are, at least 10.
+    /// The number of bridges, at least 10.
     pub devices: usize,
     pub intents: usize,
     /// Cables that break, bridges and controllers that restart.
     pub faults: usize,
-    /// Everything follows from it.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
-/// What was measured; seconds of the clock on the wall, and counts.
+/// The measured figures: seconds of the wall clock, and counts.
 #[derive(Clone, Debug, Serialize)]
 pub struct Figures {
     shape: Shape,
@@ -61,7 +61,7 @@ pub struct Figures {
     seed: u64,
     /// The network is told of.
     topology_s: f64,
-    /// All intents from submitted to INSTALLED.
+    /// From the submission of all intents until they are INSTALLED.
     install_s: f64,
     /// Faults from the first to the last, with all moves.
     faults_s: f64,
@@ -98,10 +98,10 @@ struct Site {
     figures: Figures,
 }
 
-/// Runs it.
+/// Runs the intents through faults and measures that.
 ///
 /// # Errors
-/// What must not be, and was.
+/// Says what violates an invariant.
 pub fn run(options: Options) -> anyhow::Result<Figures> {
     ensure!(options.devices >= 10, "at least ten bridges");
     let mut site = Site::new(options);
@@ -237,7 +237,7 @@ impl Site {
         self.takes()
     }
 
-    /// What the manager wants done, but for the writes themselves.
+    /// Carries out what the manager wants done. Writes only wait.
     fn takes(&mut self) -> anyhow::Result<()> {
         self.manager.run(self.now);
         while let Some(effect) = self.manager.poll_effect() {
@@ -395,7 +395,7 @@ impl Site {
         Ok(())
     }
 
-    /// One that an intent goes over, three times out of four.
+    /// Picks a cable: three times out of four one that an intent goes over.
     fn some_cable(&mut self) -> usize {
         let no = IntentNo(1 + self.dice.below(self.ends.len().max(1) as u64));
         let links = self.saved.get(&no).map(|record| record.paths.concat()).unwrap_or_default();
@@ -444,7 +444,7 @@ impl Site {
         Ok(())
     }
 
-    /// It has from its agent's log what it had, before its ports are up.
+    /// Restarts a bridge: it has from its agent's log what it had, before its ports are up.
     fn comes_back(&mut self, device: usize) -> anyhow::Result<()> {
         self.off.remove(&device);
         self.plane.fill(device);
@@ -457,7 +457,7 @@ impl Site {
         Ok(())
     }
 
-    /// What was saved, and what tables hold, is what is known. Writes that are on their way stay so.
+    /// Restarts the controller: it knows what was saved, and what tables hold. Writes that are on their way stay so.
     fn controller_restarts(&mut self) -> anyhow::Result<()> {
         let old = std::mem::take(&mut self.manager);
         for (device, name) in self.fabric.devices.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What the fleet's members count, and what is told of it.
+//! The figures of the fleet, which its members count, and the report of them.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -15,22 +15,22 @@ use tokio::sync::watch;
 /// Reasons of lost connections that are kept; they are the controller's and the system's few.
 const REASONS_MAX: usize = 20;
 
-/// How the fleet stands.
+/// The state of the fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
     /// Members that the controller has greeted.
     pub online: u64,
-    /// How often it greeted one.
+    /// The number of greetings, also of members that had been greeted before.
     pub greetings: u64,
-    /// How often one that it had greeted lost its connection.
+    /// The number of times that a greeted member lost its connection.
     pub partings: u64,
     /// Jobs whose outcome is durable with the controller.
     pub jobs: u64,
     /// Jobs that failed.
     pub failed: u64,
-    /// Things that somebody changed.
+    /// Things that were changed behind the agent's back.
     pub drifted: u64,
-    /// Of these, those that were corrected.
+    /// Changed things that were corrected.
     pub corrected: u64,
 }
 
@@ -45,14 +45,14 @@ struct Taken {
     lost: BTreeMap<String, u64>,
 }
 
-/// What all members write to.
+/// The figures to which all members write.
 #[derive(Debug)]
 pub struct Figures {
     standing: watch::Sender<Standing>,
     taken: Mutex<Taken>,
 }
 
-/// Of times in ms.
+/// Percentiles of times in ms.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub struct Percentiles {
     p50_ms: f64,
@@ -131,7 +131,7 @@ impl Figures {
         self.standing.send_modify(|it| it.corrected += 1);
     }
 
-    /// How long members took to come online since the last time this was asked.
+    /// Returns percentiles of the times that members took to come online since the last call.
     pub fn take_online(&self) -> Percentiles {
         Percentiles::of(std::mem::take(&mut self.taken().online))
     }
@@ -178,12 +178,12 @@ impl Percentiles {
     }
 }
 
-/// What a process has used.
+/// The resources that a process has used.
 #[derive(Clone, Copy, Debug)]
 pub struct Process {
     /// Processor time in seconds.
     pub cpu_s: f64,
-    /// In memory, now.
+    /// Bytes in memory, now.
     pub rss_bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! One member of the fleet: a real machine and a real link, over a server that is in memory.
+//! A member of the fleet: a real machine and a real link, over a server that is in memory.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use tokio::time::sleep_until;
 use super::figures::Figures;
 use super::server::Server;
 
-/// What the whole fleet is told to do.
+/// The orders to the whole fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
     /// Connections are dropped when this rises.
     pub storms: u64,
     /// Connections are dropped when this rises, and what TLS remembers of them is forgotten.
     pub restarts: u64,
-    /// A thing of the first so many members is changed behind their backs when this rises.
+    /// A thing of the first `drifting` members is changed behind their backs when this rises.
     pub drifts: u64,
-    /// How many members drift.
+    /// The number of members that drift.
     pub drifting: u64,
 }
 
@@ -48,7 +48,7 @@ pub struct Member {
     drifted: BTreeMap<ResourceId, Instant>,
     /// The jobs may begin: no input came since.
     caught_up: bool,
-    /// Of the controller that greeted it last.
+    /// The epoch of the controller that greeted the member last.
     epoch: Epoch,
     start: Instant,
     /// Since when it is not online; none while it is.
@@ -126,7 +126,7 @@ impl Member {
         }
     }
 
-    /// Somebody changes a thing.
+    /// Changes a thing behind the agent's back.
     fn drift(&mut self) {
         let Some((resource, hint)) = self.server.drift() else { return };
         self.drifted.insert(resource, Instant::now());

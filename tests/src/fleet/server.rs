@@ -80,7 +80,7 @@ impl Server {
         Some(answer)
     }
 
-    /// Somebody changes a thing: which one, and the hint that its watch gives.
+    /// Changes a thing by hand. Returns the resource, and the hint that its watch gives.
     pub fn drift(&mut self) -> Option<(ResourceId, Option<Input>)> {
         let (resource, spec) = self.things.iter_mut().next()?;
         match spec {

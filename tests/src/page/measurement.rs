@@ -36,7 +36,7 @@ pub struct Measurement {
 }
 
 impl Measurement {
-    /// One for each line that is not empty. `name` is where the text is from.
+    /// Reads a measurement from each line that is not empty. `name` is where the text is from.
     ///
     /// # Errors
     /// A line is not a JSON object.
@@ -82,7 +82,7 @@ impl Measurement {
     }
 }
 
-/// What `old` has besides the kinds of `new`, and all of `new`, sorted by part.
+/// Returns `new`, and what `old` has of other kinds, sorted by part.
 pub fn merge(mut old: Vec<Measurement>, new: Vec<Measurement>) -> Vec<Measurement> {
     old.retain(|measurement| !new.iter().any(|newer| newer.is_of_the_kind_of(measurement)));
     old.extend(new);

@@ -34,7 +34,7 @@ struct Divisor {
     figure: String,
 }
 
-/// What we hold ourselves to, in the row's unit.
+/// A bound that we hold ourselves to, in the row's unit.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
@@ -42,7 +42,7 @@ pub enum Bound {
     AtLeast(f64),
 }
 
-/// What a number is.
+/// The unit of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum Unit {
     #[serde(rename = "s")]
@@ -126,7 +126,7 @@ fn find<'m>(measurements: &'m [Measurement], fields: &Fields) -> Option<&'m Meas
 }
 
 impl Bound {
-    /// How much of the bound the number uses: at most 1 if the bound is held.
+    /// Returns the part of the bound that the number uses: at most 1 if the bound is held.
     pub fn used(self, number: f64) -> f64 {
         match self {
             Self::AtMost(most) => number / most,

@@ -6,7 +6,7 @@ use super::PLOT;
 use super::measurement::Measurement;
 use super::rows::{Bound, Figure, Found, Row, Unit};
 
-/// What stands before and after the raw lines.
+/// The texts before and after the raw lines.
 pub const RAW_BEGINS: &str = "\n```json\n";
 pub const RAW_ENDS: &str = "```\n";
 

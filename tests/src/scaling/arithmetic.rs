@@ -12,7 +12,7 @@ use crate::page::Measurement;
 pub const FLEETS: [u64; 4] = [1_000, 10_000, 100_000, 1_000_000];
 /// An update of all servers is to take so long.
 pub const UPDATE_S: u64 = 600;
-/// All servers are to be back so soon after all connections broke.
+/// The time within which all servers must be back after all connections broke.
 pub const STORM_S: u64 = 60;
 /// Files that a controller opens besides those of connections: its database, its log, its sockets; with room to spare.
 pub const OTHER_FILES: u64 = 500;
@@ -23,17 +23,17 @@ pub const CARRIERS: u64 = 3;
 /// Connections to the database of a controller that is active for a site, besides the one for its lease.
 const SESSIONS_OF_ACTIVE: u64 = 3;
 
-/// What one controller did on one machine, with the largest fleet that was run.
+/// The figures of one controller on one machine, with the largest fleet that was run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
     pub date: String,
     pub servers: u64,
-    /// Of one processor core, while nothing happens.
+    /// The percentage of a processor core that is used while nothing happens.
     pub idle_percent: f64,
     pub bytes_each: f64,
-    /// A file for each of them.
+    /// The jobs each second when each server gets a file.
     pub jobs_per_s: f64,
-    /// After all connections broke.
+    /// The servers that come back each second after all connections broke.
     pub back_per_s: f64,
     pub back_cpu_s_each: f64,
 }
@@ -68,7 +68,7 @@ impl Machine {
     }
 }
 
-/// What a controller and a site are allowed.
+/// The limits of a controller and a site.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Allowed {
     /// `limits.connections`
@@ -88,7 +88,7 @@ pub struct Flow {
     pub packets: f64,
     pub bytes: f64,
     pub rows: f64,
-    /// Where no two servers share one.
+    /// Commits, where no two servers share one.
     pub commits: f64,
 }
 
@@ -96,7 +96,7 @@ pub struct Flow {
 pub struct Costs<'c>(pub &'c [Cost]);
 
 impl Costs<'_> {
-    /// What an act costs one server.
+    /// Returns the cost of an act for one server.
     pub fn of(&self, act: Act) -> Tally {
         let cost = self.0.iter().find(|cost| cost.act == act);
         cost.map(|cost| cost.each).unwrap_or_default()
@@ -121,21 +121,21 @@ impl Costs<'_> {
     }
 }
 
-/// Something that one controller with one site has too little of, from so many servers on.
+/// A limit of one controller with one site, which a number of servers reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Connections,
     Files,
     Nodes,
-    /// All are to be back within [`STORM_S`].
+    /// Every server must be back within [`STORM_S`].
     Storm,
-    /// All are to be updated within [`UPDATE_S`].
+    /// Every server must be updated within [`UPDATE_S`].
     Update,
     /// A whole core is busy while nothing happens.
     Idle,
 }
 
-/// All limits, and how many servers each allows; the least first.
+/// Returns the limits, each with the number of servers that it allows; the least first.
 pub fn limits(machine: &Machine, allowed: Allowed) -> Vec<(Limit, u64)> {
     let mut limits = vec![
         (Limit::Connections, allowed.connections),
@@ -149,12 +149,12 @@ pub fn limits(machine: &Machine, allowed: Allowed) -> Vec<(Limit, u64)> {
     limits
 }
 
-/// How a fleet is divided into sites of [`Allowed::connections`], and these among databases.
+/// The division of a fleet into sites of [`Allowed::connections`], and of these among databases.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Division {
     pub databases: u64,
     pub sites: u64,
-    /// Of each database's one may be away.
+    /// Controllers: of those at each database, one may be away.
     pub controllers: u64,
     /// Sites of a controller at most, while another one is away.
     pub sites_each: u64,

@@ -20,15 +20,15 @@ use tempfile::TempDir;
 use super::tally::{CountedStore, Leaving, Rows, Shared, Tally};
 use crate::fleet::Server;
 
-/// Of all agents. Not this build's: a release changes no figure.
+/// The version of all agents. It is not this build's, so a release changes no figure.
 const VERSION: &str = "0.2.0";
 
-/// What one commit holds.
+/// The contents of one commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commits {
-    /// One packet, or one request: nothing else comes meanwhile.
+    /// A commit holds one packet or one request: nothing else comes meanwhile.
     Apart,
-    /// All that has come.
+    /// A commit holds everything that has come.
     Together,
 }
 
@@ -55,7 +55,7 @@ struct Node {
 }
 
 impl Bed {
-    /// Of servers that have not joined.
+    /// Makes a site of servers that have not joined.
     pub fn new(servers: u64, commits: Commits) -> anyhow::Result<Self> {
         let dir = tempfile::tempdir()?;
         let path = dir.path().join("muster.db");
@@ -102,7 +102,7 @@ impl Bed {
         Ok(bed)
     }
 
-    /// All servers join, and their agents start.
+    /// Lets all servers join, and starts their agents.
     pub fn join(&mut self) -> anyhow::Result<()> {
         for name in self.nodes.keys().cloned().collect::<Vec<_>>() {
             self.ask(Request::Join(JoinAsk {
@@ -125,7 +125,7 @@ impl Bed {
         self.came()
     }
 
-    /// Somebody changes a thing on each server.
+    /// Changes a thing by hand on each server.
     pub fn drift(&mut self) -> anyhow::Result<()> {
         for (name, node) in &mut self.nodes {
             let (_, hint) = node.server.drift().with_context(|| format!("nothing is on {name}"))?;
@@ -134,7 +134,7 @@ impl Bed {
         self.settle()
     }
 
-    /// All connections break at once.
+    /// Breaks all connections at once.
     pub fn storm(&mut self) -> anyhow::Result<()> {
         let mut ended = Vec::new();
         for (name, node) in &mut self.nodes {
@@ -171,7 +171,7 @@ impl Bed {
         Ok(())
     }
 
-    /// All that was counted since the site began.
+    /// Returns the counts since the site began.
     pub fn tally(&self) -> anyhow::Result<Tally> {
         let jobs = self.nodes.values().map(|node| node.jobs).sum();
         Ok(Tally { jobs, rows: self.rows.written()?, rows_kept: self.rows.kept()?, ..*self.tally.borrow() })
@@ -234,7 +234,7 @@ impl Bed {
         Ok(())
     }
 
-    /// Something came to the controller.
+    /// Takes a turn after an input to the controller, unless inputs share a turn.
     fn came(&mut self) -> anyhow::Result<()> {
         match self.commits {
             Commits::Apart => self.turn_over(),
@@ -313,7 +313,7 @@ fn secret() -> TokenSecret {
     TokenSecret([1; 16])
 }
 
-/// Of an ordinary server, with two links and a disk. A larger one says more.
+/// Returns the facts of an ordinary server, with two links and a disk. A larger server has more.
 fn facts() -> Facts {
     let link = |number: u8| LinkFacts {
         name: format!("eth{number}"),

@@ -1,5 +1,5 @@
-//! What one server costs: counted in sites of two sizes, of which the difference is the cost of the servers that one has
-//! more. So what an operation costs once, however many servers there are, is not in it.
+//! Counts the cost of one server, in sites of two sizes: the difference is the cost of the servers that one has more.
+//! So it leaves out what an operation costs once, however many servers there are.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,21 +29,21 @@ const ACT: Duration = Duration::from_secs(15);
 const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Something that happens on each server of a site.
+/// An act on each server of a site.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Act {
-    /// It joins, connects and tells its facts.
+    /// The server joins, connects and tells its facts.
     Join,
     /// Nothing happens for an hour.
     IdleHour,
-    /// It gets a file.
+    /// The server gets a file.
     Create,
     /// The file gets another content.
     Update,
-    /// Somebody changes the file, and Muster corrects that.
+    /// The file is changed by hand, and Muster corrects that.
     Drift,
-    /// Its connection breaks, and it comes back.
+    /// The server's connection breaks, and it comes back.
     Back,
 }
 
@@ -56,7 +56,7 @@ impl Act {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Cost {
     pub act: Act,
-    /// Its commits are those where nothing else comes meanwhile.
+    /// The counts for each server. Its commits are those where nothing else comes meanwhile.
     #[serde(flatten)]
     pub each: Tally,
     /// Commits for all servers of the larger site, where what has come shares one.
@@ -79,7 +79,7 @@ pub fn costs(servers: u64) -> anyhow::Result<Vec<Cost>> {
     Ok(Act::ALL.map(cost).to_vec())
 }
 
-/// What each act costs a whole site.
+/// Counts the cost of each act for a whole site.
 fn run(servers: u64, commits: Commits) -> anyhow::Result<BTreeMap<Act, Tally>> {
     let mut bed = Bed::new(servers, commits)?;
     let mut counted = BTreeMap::new();

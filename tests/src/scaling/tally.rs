@@ -1,4 +1,4 @@
-//! What crosses the wire and reaches the disk, counted.
+//! Counts of what crosses the wire and reaches the disk.
 
 use std::cell::RefCell;
 use std::ops::{Div, Sub};
@@ -98,7 +98,7 @@ impl Div<u64> for Tally {
 
 const BOUNDED: &str = "a packet of ours is within MQTT's bounds";
 
-/// What all parts of a site count on.
+/// The counts that all parts of a site add to.
 pub type Shared = Rc<RefCell<Tally>>;
 
 /// A database that counts what is written to it. Its rows are counted by the database itself.

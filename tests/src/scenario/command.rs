@@ -20,13 +20,13 @@ pub struct Wish {
     /// Each run also in this many other orders
     #[arg(long, value_name = "COUNT", default_value_t = 0)]
     pub orders: u64,
-    /// One interleaving: for each operation but the first, after how many jobs it comes, or 'idle'
+    /// The interleaving to run: for each operation but the first, after how many jobs it comes, or 'idle'
     #[arg(long, value_name = "JOBS,JOBS…", conflicts_with_all = ["interleave", "orders"], value_delimiter = ',', value_parser = arrival)]
     pub arrive: Option<Vec<Arrival>>,
-    /// One order
+    /// The order to run
     #[arg(long, value_name = "SEED", conflicts_with_all = ["interleave", "orders"])]
     pub order: Option<u64>,
-    /// Where two operations interrupt, only one in so many of those moments
+    /// Take only every Nth of the moments at which two operations interrupt
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub stride: usize,
 }
@@ -75,7 +75,7 @@ pub fn run(wish: &Wish) -> Tally {
 /// Reads a scenario file.
 ///
 /// # Errors
-/// It cannot be read, or is no scenario.
+/// The file cannot be read, or is no scenario.
 pub fn read(file: &Path) -> anyhow::Result<Scenario> {
     let text = std::fs::read(file)?;
     serde_json::from_slice(&text).context("not a scenario")

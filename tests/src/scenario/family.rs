@@ -1,8 +1,8 @@
 //! The interleavings of a scenario: its operations, each arriving after every possible number of jobs.
 //!
-//! What must hold in the end follows from the operations alone, so that the script's own checks are left out:
-//! reality is what the last one asked for, one thing for a name, every row settled, the stack COMPLETE or gone.
-//! Then an update to what is there runs no job, and a delete leaves nothing.
+//! The end must match the operations alone, so the script's own checks are left out: reality is what the last operation
+//! asked for, with one thing for each name, every row settled, and the stack COMPLETE or gone. Then an update to what
+//! is there runs no job, and a delete leaves nothing.
 
 use std::fmt;
 
@@ -22,12 +22,12 @@ pub struct Variant {
     pub order: Option<u64>,
 }
 
-/// How a family is walked.
+/// The bounds of a walk through a family.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Orders that each interleaving is run in, beside the one in which things were sent.
     pub orders: u64,
-    /// Where two operations interrupt, one in so many is taken.
+    /// The step between the moments that are taken when two operations interrupt.
     pub stride: usize,
 }
 
@@ -67,10 +67,10 @@ impl Scenario {
         self.operations().count().saturating_sub(1)
     }
 
-    /// Runs one of the family.
+    /// Runs a variant of the family.
     ///
     /// # Errors
-    /// What does not hold.
+    /// Says what does not hold.
     pub fn run_variant(&self, variant: &Variant) -> anyhow::Result<()> {
         let mut ran = Vec::new();
         self.run_counted(variant, &mut ran)
@@ -112,7 +112,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// How many arrivals, from the first, were not later than the end of the operation before.
+    /// Returns how many arrivals, from the first, were not later than the end of the operation before.
     fn run(&mut self, arrivals: Vec<Option<usize>>) -> usize {
         let mut variant = Variant { arrivals, order: None };
         let mut ran = Vec::new();

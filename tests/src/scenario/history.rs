@@ -1,4 +1,4 @@
-//! What each stack must be, kept naively beside the engine.
+//! The naive reference of each stack, kept beside the engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,7 @@ use muster_engine::view::StackView;
 
 use super::content::Content;
 
-/// What an operation asks for.
+/// The content that an operation asks for.
 #[derive(Clone)]
 pub(super) struct Wanted {
     pub content: Content,
@@ -54,14 +54,14 @@ impl Default for History {
 }
 
 impl History {
-    /// Where a rollback leads to now: the last revision that was COMPLETE, and the one before it if that is in force.
-    /// None is nothing at all.
+    /// Returns the revision to which a rollback leads now: the last one that was COMPLETE, or the one before it if that
+    /// is in force. None: the stack is empty.
     pub fn previous(&self) -> Option<u32> {
         let skipped = usize::from(self.status == "COMPLETE");
         self.complete.iter().rev().nth(skipped).copied()
     }
 
-    /// What the stack is to be after a rollback.
+    /// Returns the content of the stack after a rollback.
     pub fn before(&self) -> Wanted {
         let revision = self.previous().and_then(|revision| self.revisions.get(&revision));
         revision.cloned().unwrap_or_else(Wanted::nothing)

@@ -1,20 +1,20 @@
-//! In which order things go: as they were sent, or as a seed says.
+//! The order of moves: as they were sent, or as a seed says.
 
 use crate::node::Withdrawn;
 
-/// What can happen next.
+/// The moves that can be next.
 pub(super) struct Choices {
     /// A message to the node is under way.
     pub down: bool,
-    /// So many messages to the engine are.
+    /// The number of messages to the engine that are under way.
     pub up: usize,
     /// A job runs.
     pub running: bool,
-    /// So many jobs wait at the node.
+    /// The number of jobs that wait at the node.
     pub waiting: usize,
 }
 
-/// What happens next; each with its place among those that wait.
+/// The next move. A number is the place among those that wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// The oldest message to the node arrives.
@@ -23,16 +23,16 @@ pub(super) enum Choice {
     Up(usize),
     /// The job that runs ends.
     Finish,
-    /// It fails, perhaps after it has done all it was to do.
+    /// The running job fails.
     Fail {
-        /// It has.
+        /// The job has made all its changes before.
         done: bool,
     },
     /// This job begins.
     Start(usize),
 }
 
-/// Who decides what happens next.
+/// The source of the next move.
 #[derive(Clone, Debug)]
 pub(super) enum Order {
     /// Messages arrive at once; jobs run one after the other as they were sent.
@@ -69,7 +69,7 @@ impl Order {
         (choices.waiting > 0).then_some(Choice::Start(at))
     }
 
-    /// How a node that obeys this seed takes withdrawals, and how many jobs it is given at a time.
+    /// Draws how the node takes withdrawals, and how many jobs it is given at a time.
     pub fn temper(&mut self) -> (Withdrawn, usize) {
         let Order::Anyhow(dice) = self else { return (Withdrawn::RunsOn, usize::MAX) };
         let withdrawn = [Withdrawn::RunsOn, Withdrawn::StopsBefore, Withdrawn::StopsAfter][dice.roll(3)];

@@ -15,7 +15,8 @@ const OPERATIONS_MAX: usize = 7;
 struct Resource {
     x: usize,
     forced: usize,
-    /// Whom it would need, by name, and how; those that are not there, or come later, are left out.
+    /// The resources that it would need, by name, and the kind of each need. A name that is absent or comes later is
+    /// left out.
     needs: Vec<(&'static str, usize)>,
 }
 

@@ -1,5 +1,5 @@
-//! One engine and one simulated node on a virtual clock. After every move it is checked that no thing is
-//! without a row, that nothing is made before what it needs and nothing taken away that is still referred to.
+//! An engine and a simulated node on a virtual clock. Every move is followed by checks: each thing has a row, nothing
+//! is made before what it needs, and nothing is removed that another thing still refers to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -365,7 +365,7 @@ impl World {
         })
     }
 
-    /// How many such things there are.
+    /// Returns the number of things of the stack, of the resource, or of all.
     pub fn live(&self, stack: Option<&StackName>, resource: Option<&str>) -> usize {
         self.ids(stack, resource).count()
     }
@@ -381,10 +381,10 @@ impl World {
         Ok(first)
     }
 
-    /// Exactly what `content` says is there, in a stack or in all.
+    /// Checks that exactly what `content` says is there, in a stack or in all.
     ///
     /// # Errors
-    /// What differs.
+    /// Says what differs.
     pub fn verify(&self, stack: Option<&StackName>, content: &Content) -> anyhow::Result<()> {
         for id in self.ids(stack, None) {
             let name = self.name_of(id);

@@ -158,8 +158,7 @@ impl World {
         }
     }
 
-    /// A retained row keeps what it took over from another row, if that other row has gone before and left the thing
-    /// alone.
+    /// A retained row keeps what it took over from another row, if that one has gone before and left the thing.
     fn stays_with(&mut self, row: &ResourceRecord) {
         let Some(spec) = row.spec.as_ref().map(PackedSpec::unpack) else { return };
         let shared = self.shared.borrow();

@@ -17,7 +17,7 @@ use super::operator::stack_name;
 use super::reference::Asked;
 use super::world::{Event, World};
 
-/// One turn in so many is late, of those that could be: while a stack is being deleted, and otherwise.
+/// A turn in so many is late, of those that could be: while a stack is being deleted, and otherwise.
 const SELDOM: [u64; 2] = [8, 40];
 
 /// A request of one of them.

@@ -72,7 +72,7 @@ enum Which {
     Servers,
     Clones,
     Twins,
-    /// All of them, again and again.
+    /// Any of these, again and again.
     All,
 }
 

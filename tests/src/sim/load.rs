@@ -20,7 +20,7 @@ use super::world::World;
 
 /// A run in so many.
 const IN: u64 = 5;
-/// One loaded site in so many has as many jobs with one server as there may be: each turn looks at all of them.
+/// A loaded site in so many has as many jobs with one server as there may be: each turn looks at all of them.
 const CROWDED_IN: u64 = 4;
 /// Bytes a second: a piece of a content comes before it is asked for once more.
 const BANDWIDTHS: [u64; 4] = [16_000, 16_000, 24_000, 50_000];
@@ -107,8 +107,7 @@ impl Load {
 pub struct Places {
     /// An attempt that runs, and a further one that came meanwhile, have a place each.
     came: BTreeMap<ReportKey, Place>,
-    /// Jobs of which nobody knows when they came: a disk has refused that they ended, and the next agent finds them
-    /// there.
+    /// Jobs whose arrival is not known: a disk has refused that they ended, and the next agent finds them there.
     unplaced: BTreeSet<(ResourceId, Generation)>,
     next: u64,
     begun: BTreeSet<ReportKey>,

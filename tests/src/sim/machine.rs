@@ -217,8 +217,7 @@ impl Machine {
 }
 
 impl Process {
-    /// Returns the input that the agent's driver passes on next. What was written is durable before the next message is
-    /// read.
+    /// Returns the agent's next input. What was written is durable before the next message is read.
     fn next_input(&mut self) -> Option<Input> {
         let input = match self.inbox.pop_front() {
             Some(input) => input,

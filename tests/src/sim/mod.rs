@@ -71,7 +71,7 @@ pub use run::{Outcome, run};
 /// The options from which a run is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Everything follows from it.
+    /// The seed of all random choices.
     pub seed: u64,
     /// The number of servers.
     pub nodes: usize,

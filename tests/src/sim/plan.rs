@@ -152,7 +152,7 @@ impl Resource {
         self.on != Some(false)
     }
 
-    /// All it needs.
+    /// Returns the resources that this one needs.
     pub fn needs(&self) -> BTreeSet<String> {
         let mut needs = self.depends_on.clone();
         match &self.what {

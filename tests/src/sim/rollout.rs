@@ -70,7 +70,7 @@ struct Stopped {
 #[derive(Clone)]
 struct Begun {
     at: MonoTime,
-    /// How the job ended, and when.
+    /// The end of the job, and its time.
     ended: Option<(End, MonoTime)>,
     /// The node is not a member any more.
     left: bool,

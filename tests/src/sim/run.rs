@@ -33,7 +33,7 @@ pub struct Outcome {
     pub digest: String,
     /// The number of steps.
     pub steps: u64,
-    /// How often each counted event happened.
+    /// The number of times that each event happened.
     pub counts: Counts,
     /// The faults that happened.
     pub fired: Vec<Fired>,

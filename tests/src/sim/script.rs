@@ -32,7 +32,7 @@ pub struct Runner {
     runs: BTreeMap<RunKey, Run>,
     /// Lines that scripts have left.
     lines: u64,
-    /// How often the run of each generation began, and how often it was interrupted.
+    /// The number of times that the run of each generation began, and was interrupted.
     begun: BTreeMap<RunKey, (u32, u32)>,
 }
 

@@ -35,7 +35,7 @@ pub struct Shared {
     pub beside: Option<Beside>,
     /// Clocks of the controller's machine.
     pub clocks: Clocks,
-    /// How often the controller read its clock at a start, where clocks are set.
+    /// The number of starts of the controller, where clocks are set.
     pub starts: u64,
     /// The controller ends after so many effects.
     pub fuse: Option<u32>,
@@ -55,13 +55,13 @@ pub struct Shared {
     pub noted: Vec<Noted>,
     /// Changes committed so far.
     pub changes: u64,
-    /// How often the whole store was loaded.
+    /// The number of times that the whole store was loaded.
     pub loads: u64,
     /// The row of the lease, and who writes by it: where the site has several controllers.
     pub lease: Lease,
     /// The first violation.
     pub violation: Option<String>,
-    /// How often each counted event happened.
+    /// The number of times that each event happened.
     pub counts: Counts,
     /// Plans that operators sent, by the name of the source.
     pub plans: BTreeMap<String, Rc<Plan>>,

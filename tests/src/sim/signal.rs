@@ -29,7 +29,7 @@ pub struct Signals {
     pub held_since: Option<MonoTime>,
     /// Rows that changed in this commit.
     changed: BTreeSet<u64>,
-    /// Those rows as they were before.
+    /// The same rows before the commit.
     was: BTreeMap<u64, ProgressRecord>,
     sent: u64,
 }

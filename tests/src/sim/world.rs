@@ -40,11 +40,11 @@ use super::work::Work;
 pub enum Event {
     /// The controller's process starts.
     ControllerStarts,
-    /// One of several controllers, in this life of its process, does something for the lease.
+    /// A controller of several, in this life of its process, takes a step for the lease.
     Keeper(usize, u64, standbys::Step),
-    /// A fault befalls one of several controllers.
+    /// A fault befalls a controller of several.
     ControllersChaos,
-    /// One of several controllers must serve the site by now.
+    /// A controller of several must serve the site by now.
     ControllerIsDue,
     /// The controller takes what waits for it.
     ControllerTurn(u64),

@@ -25,7 +25,7 @@ impl Controllers {
     /// Seconds. A machine that is busy with other tests may hold a controller up for as long.
     pub const LEASE: u64 = 6;
 
-    /// One for each URL of the database: the first is active, and the others stand by.
+    /// Starts a controller for each URL of the database: the first is active, and the others stand by.
     pub fn start(urls: &[String]) -> Self {
         Self::none(Self::LEASE).with_all(urls)
     }
@@ -54,7 +54,7 @@ impl Controllers {
         self
     }
 
-    /// One more, which gets the data keys from the first. It stands by for the default site, unless it is alone.
+    /// Adds a controller, which gets the data keys from the first. A second one stands by for the default site.
     pub fn add(&mut self, url: &str) -> &Site {
         let dir = TempDir::new().unwrap();
         let data = dir.path().join("data");

@@ -12,7 +12,7 @@ use muster_testbed::Running;
 
 use super::{Agent, binary};
 
-/// Its source package, whose installation would leave out the hooks.
+/// The source package: its installation would leave out the hooks.
 const AGENTS: &str =
     "heat-agents==13.0.0 --hash=sha256:346099c6e9f16bd5e68913b825013acdd97b6743a1764ebcfc08d6528cefa9d6\n";
 /// The newest that this was tried with, or older ones that this Python can run.

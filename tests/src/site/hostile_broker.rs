@@ -1,7 +1,7 @@
-//! A broker that cannot be trusted: it loses, repeats, delays and swaps messages, says again what was said long ago, and
-//! hands one node's messages to another. It keeps all that it saw.
+//! A broker that cannot be trusted: it loses, repeats, delays and swaps messages, says again what was said long ago,
+//! and hands one node's messages to another. It keeps all that it saw.
 //!
-//! It speaks as much MQTT 5 as its clients do, and lets everybody in.
+//! The broker speaks as much MQTT 5 as its clients do, and lets everybody in.
 
 use std::collections::VecDeque;
 use std::net::TcpListener;
@@ -27,13 +27,13 @@ const QUEUE: usize = 256;
 /// Messages that it remembers to say again.
 const MEMORY: usize = 300;
 
-/// It runs as long as the value lives.
+/// A broker that runs as long as the value lives.
 pub struct HostileBroker {
     shared: Arc<Shared>,
     _runtime: Runtime,
 }
 
-/// What it did to messages.
+/// The counts of the broker's misdeeds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Misdeeds {
     pub passed: u64,
@@ -120,7 +120,7 @@ impl HostileBroker {
         }
     }
 
-    /// What it did so far.
+    /// Returns the misdeeds so far.
     pub fn done(&self) -> Misdeeds {
         self.shared.lock().done
     }
@@ -207,7 +207,7 @@ fn fits(filter: &str, topic: &str) -> bool {
     filter.len() == topic.len() && filter.iter().zip(&topic).all(|(part, name)| *part == "+" || part == name)
 }
 
-/// One client, to its end.
+/// Serves a client, until its connection ends.
 async fn serve(shared: &Shared, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) {
     let (mut reader, mut writer) = tokio::io::split(stream);
     let (send, mut queue) = mpsc::channel(QUEUE);

@@ -12,7 +12,7 @@ use rustls::pki_types::pem::PemObject as _;
 use super::Probe;
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mosquitto");
-/// Where the example has its files.
+/// The directory of the example's files.
 const PLACE: &str = "/etc/mosquitto/muster";
 /// The user for joining: no server has such a name.
 const USER: &str = "join@muster";
@@ -27,14 +27,14 @@ pub struct Mosquitto {
     addresses: [String; 2],
 }
 
-/// One of its listeners.
+/// A listener of the broker.
 #[derive(Clone, Copy, Debug)]
 pub enum Port {
     Nodes,
     Joiners,
 }
 
-/// Where a broker is, before it runs: the controller makes the CA that it needs.
+/// The place of a broker before it runs: the controller makes the CA that it needs.
 pub struct Plan {
     dir: PathBuf,
     host: String,
@@ -71,7 +71,7 @@ impl Plan {
         self
     }
 
-    /// Where nodes connect.
+    /// Returns the address for nodes.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
@@ -123,7 +123,7 @@ impl Mosquitto {
         self.edit("acl", from, to);
     }
 
-    /// Somebody at the port for nodes, or for joiners.
+    /// Returns a client at the port for nodes, or for joiners.
     pub fn probe(&self, port: Port) -> Probe {
         let ca = CertificateDer::from_pem_file(self.dir.join("broker-ca.crt")).unwrap();
         let ca = join::fingerprint(&ca);

@@ -31,7 +31,8 @@ impl OidcProvider {
     }
 }
 
-/// Where its packages are: `make test` puts them there. Tests of several processes put them there one after the other.
+/// Returns the directory of the provider's packages, where `make test` puts them. Tests of several processes put them
+/// there one after the other.
 fn place() -> PathBuf {
     let place = binary("muster-controller").ancestors().nth(2).unwrap().join("oidc-provider");
     fs::create_dir_all(&place).unwrap();

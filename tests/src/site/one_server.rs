@@ -29,7 +29,7 @@ impl OneServer {
         self.site.join_at("web-1", Place { switch: Some(switch), ..self.place() })
     }
 
-    /// Where its agent runs.
+    /// Returns the place of the server's agent.
     pub fn place(&self) -> Place<'_> {
         Place { namespace: Some(&self.server), ..Place::default() }
     }

@@ -48,7 +48,7 @@ impl<'a> OpenstackClient<'a> {
         Running::start(self.command(arguments)).finish()
     }
 
-    /// What it prints; it must end well.
+    /// Returns what the client prints. The client must end well.
     pub fn ok(&self, arguments: &[&str]) -> String {
         self.run(arguments).expect(0).stdout
     }
@@ -60,7 +60,7 @@ impl<'a> OpenstackClient<'a> {
     }
 }
 
-/// Where it is installed. Tests of several processes install it one after the other.
+/// Returns the client's directory, and installs it there. Tests of several processes install it one after the other.
 fn place() -> PathBuf {
     let place = binary("muster-controller").ancestors().nth(2).unwrap().join("openstack-client");
     fs::create_dir_all(&place).unwrap();

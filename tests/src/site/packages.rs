@@ -18,7 +18,7 @@ pub struct Packages {
 }
 
 impl Packages {
-    /// Of one kind, `deb` or `rpm`.
+    /// Makes the packages of one kind, `deb` or `rpm`.
     pub fn make(kind: &str, version: &str) -> Self {
         let dir = TempDir::new().unwrap();
         let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/packages");

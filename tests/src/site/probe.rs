@@ -10,7 +10,7 @@ use muster_shared::join::{Address, Credentials};
 use muster_testbed::PATIENCE;
 use rumqttc::v5::mqttbytes::QoS;
 
-/// Somebody who connects to a broker.
+/// A client that connects to a broker.
 pub struct Probe {
     address: Address,
     ca_fingerprint: [u8; 32],
@@ -39,7 +39,7 @@ impl Probe {
     /// broker took it.
     ///
     /// # Errors
-    /// What the broker refuses.
+    /// The broker refuses that.
     pub fn tries(&self, client_id: &str, filter: &str, topic: Option<&str>) -> Result<(), BrokerError> {
         let own = self.identity.as_ref().map(|own| (&own.certificate_der[..], &own.key_der[..]));
         let options = Options {

@@ -11,7 +11,7 @@ use super::{binary, certificates};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/rmqtt");
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/rmqttd/Cargo.toml");
-/// Where the example has its files.
+/// The directory of the example's files.
 const PLACE: &str = "/etc/rmqtt";
 const NODES: usize = 3;
 /// A node ends itself where it finds no leader for half a minute, or loses the one it was joining. It is started again,
@@ -26,18 +26,18 @@ const AGENT_PASSWORD: &str = "a password for agents";
 pub struct Rmqtt {
     /// The running nodes, in the order of their numbers.
     pub nodes: Vec<Daemon>,
-    /// Where each listens for Muster's nodes.
+    /// The address of each node of the cluster for Muster's nodes.
     addresses: Vec<(String, u16)>,
 }
 
-/// Where the nodes are, before they run: the controller makes the CA that they need.
+/// The places of the cluster's nodes before they run: the controller makes the CA that they need.
 pub struct Plan {
     dir: PathBuf,
     host: String,
     ports: Vec<Ports>,
 }
 
-/// Those of one node.
+/// The ports of one node of the cluster.
 struct Ports {
     nodes: u16,
     join: u16,
@@ -96,7 +96,7 @@ impl Plan {
         )
     }
 
-    /// Where nodes connect first.
+    /// Returns the address to which nodes connect first.
     pub fn address(&self) -> String {
         format!("{}:{}", self.host, self.ports[0].nodes)
     }

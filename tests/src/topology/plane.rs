@@ -1,4 +1,4 @@
-//! What bridges hold, and a packet that walks by it.
+//! The rules on bridges, and packets that walk by them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,18 +33,18 @@ type Rules = BTreeMap<Match, Box<str>>;
 /// The bridges' rules: in their agents' logs, and as packets meet them.
 pub struct Plane {
     log: Table,
-    /// Of each bridge, by port and address: where it goes out.
+    /// The rules of each bridge, by port and address: where a packet goes out.
     rules: Vec<Rules>,
 }
 
-/// What became of a packet.
+/// The fate of a packet.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// It went out there, to a host.
+    /// The packet went out there, to a host.
     Out(usize, Box<str>),
-    /// Nothing is for it on this bridge, or its cable is not whole.
+    /// No rule is for the packet on this bridge, or its cable is not whole.
     Lost(usize),
-    /// It came to a bridge's port again.
+    /// The packet came to a bridge's port again.
     Round(Vec<usize>),
 }
 
@@ -65,7 +65,7 @@ fn read(packed: &Packed) -> anyhow::Result<(Match, Box<str>)> {
 }
 
 impl Plane {
-    /// Of so many bridges.
+    /// Makes as many bridges without rules.
     pub fn new(devices: usize) -> Self {
         Self { log: Table::new(), rules: vec![Rules::new(); devices] }
     }
@@ -92,12 +92,12 @@ impl Plane {
         Ok(())
     }
 
-    /// How many rules there are.
+    /// Returns the number of rules.
     pub fn len(&self) -> usize {
         self.rules.iter().map(Rules::len).sum()
     }
 
-    /// What agents have on their disks.
+    /// Returns the rules on the agents' disks.
     pub fn table(&self) -> Table {
         self.log.clone()
     }

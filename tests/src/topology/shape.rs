@@ -7,15 +7,15 @@ use serde::Serialize;
 
 use crate::sim::Dice;
 
-/// How bridges are connected.
+/// The shape of the network of bridges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Shape {
-    /// Edge, aggregation and core, with as many ways up as down; what is over is more edge.
+    /// Edge, aggregation and core, with as many paths up as down; what is over is more edge.
     FatTree,
-    /// Each leaf to all spines of its thousand; thousands over a second layer of spines.
+    /// Each leaf is connected to all spines of its thousand; thousands over a second layer of spines.
     LeafSpine,
-    /// Each to the next.
+    /// Each bridge is connected to the next.
     Ring,
     /// A tree, and as many cables again, anywhere.
     Random,
@@ -31,7 +31,7 @@ const APART_MAX: usize = 20;
 /// Bridges and cables.
 pub struct Fabric {
     shape: Shape,
-    /// Bridges.
+    /// The bridges.
     pub devices: Vec<DeviceName>,
     numbers: BTreeMap<DeviceName, usize>,
     /// The bridges at the ends of each cable. Its ports have its number.

@@ -18,15 +18,15 @@ const ANSWER_MAX: u64 = 8 << 20;
 
 pub type Connection = StreamOwned<ClientConnection, TcpStream>;
 
-/// Where the API listens, and whom it must be.
+/// The address of the API, and the certificate that it must have.
 pub struct Https {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
-    /// Clients come from there.
+    /// The address of clients.
     from: IpAddr,
 }
 
-/// What came before the connection ended.
+/// The bytes that came before the connection ended.
 #[derive(Debug)]
 pub struct Heard(pub String);
 
@@ -97,7 +97,7 @@ pub fn request(line: &str, headers: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-/// What comes until the connection ends.
+/// Returns the bytes that come until the connection ends.
 pub fn rest(connection: Connection) -> Heard {
     let mut heard = Vec::new();
     // Many end a refused connection without a farewell.
@@ -106,12 +106,12 @@ pub fn rest(connection: Connection) -> Heard {
 }
 
 impl Heard {
-    /// Of the first answer; 0 if there is none.
+    /// Returns the status of the first answer; 0 if there is none.
     pub fn status(&self) -> u16 {
         self.statuses().first().copied().unwrap_or(0)
     }
 
-    /// Of all answers on the connection.
+    /// Returns the status of each answer on the connection.
     pub fn statuses(&self) -> Vec<u16> {
         let heads = self.0.match_indices("HTTP/1.1 ").chain(self.0.match_indices("HTTP/1.0 "));
         heads

@@ -100,7 +100,7 @@ impl<'a> Browser<'a> {
         self.within(async |client| client.active_element().await?.send_keys(keys).await).unwrap();
     }
 
-    /// What the page's policy has kept the page from since it was loaded.
+    /// Returns what the page's policy has kept the page from since it was loaded.
     pub fn violations(&self) -> Value {
         self.run_later(
             "const done = arguments[arguments.length - 1], seen = [];

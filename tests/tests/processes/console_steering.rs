@@ -1,5 +1,6 @@
-//! What an operator steers from the browser: a rollout by its buttons and by the keyboard alone, what waits for what meanwhile,
-//! and what differs where somebody else has changed a file. No text of a page is run, which the browser itself says.
+//! An operator's work in the browser: steering a rollout by its buttons and by the keyboard alone, seeing what waits
+//! for what, and seeing what differs where a file was changed by hand. The browser itself says that no text of a page
+//! is run.
 
 use std::fs;
 
@@ -72,7 +73,7 @@ impl Fleet {
         eventually(&format!("the rollout is {state}"), || (self.rollout()["state"] == state).then_some(()));
     }
 
-    /// Those that have this content.
+    /// Returns the number of agents whose file has this content.
     fn with(&self, content: &str) -> usize {
         self.agents.iter().filter(|agent| agent.content("motd").as_deref() == Some(content)).count()
     }

@@ -8,8 +8,7 @@ use muster_shared::{EpochId, NodeId};
 use super::super::world::World;
 
 impl World {
-    /// Checks an epoch that a server's agent is about to obey: it must not be another start with the number of the one
-    /// before.
+    /// Checks an epoch that a server's agent is about to obey: it must not be another start with the last number.
     pub fn obeys_two(&self, at: usize, epoch: EpochId) -> Option<String> {
         let machine = &self.machines[at];
         let before = machine.disk.epoch;

@@ -15,8 +15,7 @@ use super::super::world::World;
 pub type Rules = BTreeMap<DeviceName, BTreeSet<FlowId>>;
 
 impl Shared {
-    /// Returns what is wrong with a batch that removes a rule which the store does not know, before an operator has
-    /// decided.
+    /// Returns what is wrong with a batch that removes a rule which the store does not know, before a decision.
     pub fn takes_off_unasked(&mut self, node: &NodeId, batch: &FlowBatch) -> Option<String> {
         let device = DeviceName { node: node.clone(), bridge: batch.device.clone() };
         let undecided = self.rules_undecided.get_mut(&device)?;

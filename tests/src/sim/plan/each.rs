@@ -189,8 +189,7 @@ impl Resource {
 }
 
 impl Plan {
-    /// Replaces, in what a member waits for, other sets by their member on the same node, unless it waits for all of
-    /// them.
+    /// Replaces other sets in `needs` by their member on the same node, unless the set waits for all their members.
     pub(super) fn pair(&self, each: &Each, needs: &mut BTreeSet<String>, node: &str) {
         let is_pair = |need: &String| {
             !each.barriers.contains(need)

@@ -36,8 +36,7 @@ impl World {
         self.later(after, Event::Keeper(at, life, Step::GoesOn));
     }
 
-    /// Lets the replaced process take what waited for it, and asks it for something. Checks that nothing of that
-    /// counts.
+    /// Lets the replaced process take what waited for it, and asks it for a token. Checks that none of it counts.
     pub(super) fn replaced_goes_on(&mut self, at: usize) {
         let Some(mut replaced) = self.standbys.controllers[at].replaced.take() else { return };
         let now = MonoTime(self.now.since(replaced.started));

@@ -1,4 +1,4 @@
-//! What `doctor` finds, on a server and at its controller, and how that is shown.
+//! The findings of `doctor`, on a server and at its controller, and how they are shown.
 //!
 //! Absent: the checks (`agent/src/doctor.rs`, `controller/cli/src/doctor.rs`).
 
@@ -6,7 +6,7 @@ pub mod space;
 
 use serde::Serialize;
 
-/// How bad a finding is; the last one is the worst.
+/// The severity of a finding; the last one is the worst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
@@ -18,12 +18,12 @@ pub enum Severity {
 /// The outcome of a check, as one object of JSON.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was looked at; stable, for programs.
+    /// The name of the check; stable, for programs.
     pub check: &'static str,
     pub state: Severity,
     /// In plain words.
     pub found: String,
-    /// What to do: a command or a file where there is one. None if all is well.
+    /// The remedy: a command or a file where there is one. None if all is well.
     pub remedy: Option<String>,
 }
 
@@ -38,12 +38,12 @@ impl Severity {
 }
 
 impl Finding {
-    /// All is well.
+    /// A finding without a fault.
     pub fn ok(check: &'static str, found: impl Into<String>) -> Self {
         Self { check, state: Severity::Ok, found: found.into(), remedy: None }
     }
 
-    /// Something may become a fault, or could not be looked at.
+    /// A finding that may become a fault, or a check that could not be done.
     pub fn warning(check: &'static str, found: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { check, state: Severity::Warning, found: found.into(), remedy: Some(remedy.into()) }
     }
@@ -93,7 +93,7 @@ fn summary(findings: &[Finding]) -> String {
     }
 }
 
-/// What others wrote must not drive the terminal.
+/// Escapes control characters: a text that others wrote must not drive the terminal.
 fn printable(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
         match c.is_control() {

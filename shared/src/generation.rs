@@ -23,7 +23,7 @@ pub struct EpochId {
 }
 
 impl EpochId {
-    /// Of one number, but of two histories.
+    /// Returns whether both have one number, but come from two histories.
     pub fn contradicts(self, other: Self) -> bool {
         let bits = self.bits.zip(other.bits);
         self.number == other.number && bits.is_some_and(|(ours, theirs)| ours != theirs)

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::error::Refused;
 use crate::route::{Content, Operation, ROUTES, Route, SchemaOf};
 
-/// What the document is made of.
+/// The parts of the document.
 struct Parts {
     paths: Map<String, Value>,
     refused: Value,
@@ -140,7 +140,7 @@ mod tests {
         assert_eq!(paths.values().map(|path| path.as_object().unwrap().len()).sum::<usize>(), ROUTES.len());
     }
 
-    /// Of a body some fields may be left out, and that is all that differs.
+    /// A body and an answer of one name may differ only in which fields may be left out.
     #[test]
     fn no_two_types_have_one_name() {
         let Parts { answers, bodies, .. } = parts();

@@ -47,7 +47,7 @@ fn beacon(of: usize, towards: usize) -> Beacon {
     Beacon(bytes)
 }
 
-/// What a device says whose cables lead to these; those to `cut` have no carrier.
+/// Returns the report of a device whose cables lead to these others; the port to `cut` has no carrier.
 fn ports(index: usize, others: &[usize], cut: Option<usize>) -> Up {
     let mut ports: Vec<PortState> = others
         .iter()
@@ -134,7 +134,7 @@ fn submit() {
     );
 }
 
-/// What the same rules take where an operator asks for them.
+/// Returns the bytes that the same rules take where an operator asks for them.
 fn bytes_of_rules(intents: &Bench, count: u32, devices: usize) -> usize {
     let mut bench = Bench::new(devices);
     let mut by_device: BTreeMap<DeviceName, Vec<FlowOp>> = BTreeMap::new();
@@ -218,9 +218,9 @@ fn fail() {
     );
 }
 
-/// Of a link beside the one that fails, in bits per second: so many intents of a megabit fit each.
+/// The bandwidth of a link beside the one that fails, in bits per second: so many intents of a megabit fit each.
 const BESIDE: u64 = 312_000_000;
-/// Of all others.
+/// The bandwidth of the other links.
 const WIDE: u64 = 100_000_000_000;
 
 /// A link of a large site that carries 10,000 with a bandwidth fails, and what is left has not room for all.

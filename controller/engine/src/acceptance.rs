@@ -40,7 +40,7 @@ pub(crate) struct Planned {
 
 /// Nodes of a stack that cannot get a job yet.
 pub(crate) struct AbsentNodes {
-    /// They have never joined, or were removed.
+    /// Nodes that have never joined, or were removed.
     absent: BTreeSet<NodeId>,
     /// The template's names for absent nodes that one of its servers is bound to.
     bound: BTreeMap<NodeId, NodeId>,

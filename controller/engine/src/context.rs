@@ -31,7 +31,7 @@ pub(crate) struct Context {
     pub slices: Slices,
     /// Changes to persist and effects to carry out.
     pub journal: Journal,
-    /// Who asked for what is handled now.
+    /// The actor of the request that is handled now.
     pub actor: Option<Arc<str>>,
     /// Counts visits, so that tests find costs that grow with a square.
     #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What an operation changes, by the names of resources: for the audit, which shows no values.
+//! The difference that an operation makes, by the names of resources: for the audit, which shows no values.
 //!
 //! Absent: what a preview shows of each resource (`preview.rs`).
 
@@ -9,7 +9,7 @@ use crate::rows::Rows;
 
 /// Names of each kind. The number of others is told.
 const NAMES_MAX: usize = 10;
-/// Of more resources, definitions are not compared again: that would hold up the turn.
+/// The most resources whose definitions are compared again: more would hold up the turn.
 const COMPARED_MAX: usize = 10_000;
 
 /// Names, and how many there are.

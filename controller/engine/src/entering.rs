@@ -31,9 +31,9 @@ use crate::todo::Todo;
 use crate::traversals::Traversals;
 use crate::walk::Stage;
 
-/// Where jobs leave between the slices, the first one has this part of the rows of a turn: a job is on
-/// its way after some ms, and not after the commit of 10,000 rows. Each slice has twice as many rows as
-/// the one before, up to those of a turn.
+/// The part of the rows of a turn that the first slice has, where jobs leave between the slices: so a job is on its way
+/// after some ms, and not after the commit of 10,000 rows. Each slice has twice as many rows as the one before, up to
+/// those of a turn.
 const FIRST_SLICE_PART: usize = 16;
 
 /// Rows of an operation that are not entered yet.

@@ -34,7 +34,7 @@ pub(crate) enum Wait {
     Signals,
     /// Time passes, or its batch begins.
     Time,
-    /// Its rollout starts it.
+    /// The row's rollout starts it.
     Rollout,
     /// Rows that it needs are ready, or a stage before its own is over.
     Needs,

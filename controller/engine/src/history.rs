@@ -32,7 +32,7 @@ use std::collections::VecDeque;
 use muster_shared::{Epoch, EpochId, Generations};
 use serde::{Deserialize, Serialize};
 
-/// Where a node's epoch is from.
+/// The origin of a node's epoch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EpochOrigin {
     /// The node has obeyed only epochs that this engine knows.

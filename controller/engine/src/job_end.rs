@@ -1,10 +1,11 @@
-//! How jobs ended, counted since the engine was loaded. Operators see the counts in `/metrics`; nothing is decided by them.
+//! The ends of jobs, counted since the engine was loaded. Operators see the counts in `/metrics`; nothing is decided by
+//! them.
 //!
 //! Absent: what an end leads to (`settle.rs`), and attempts that another one followed.
 
 use crate::view::View;
 
-/// How a job ended. A job ends once, after the last of its attempts.
+/// The end of a job. A job ends once, after the last of its attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JobEnd {
     /// The agent did it, or found the thing as desired.
@@ -13,11 +14,11 @@ pub(crate) enum JobEnd {
     Failed,
     /// The agent did not answer the last attempt in time.
     TimedOut,
-    /// It was withdrawn before it began, before it was tried again, or unanswered.
+    /// The job was withdrawn before it began, before it was tried again, or unanswered.
     Withdrawn,
-    /// It was withdrawn after it had begun.
+    /// The job was withdrawn after it had begun.
     Interrupted,
-    /// Its node was removed before it answered.
+    /// The job's node was removed before it answered.
     Lost,
 }
 
@@ -38,19 +39,19 @@ impl JobEnd {
     }
 }
 
-/// How many jobs ended in each way.
+/// The number of jobs that ended in each way.
 #[derive(Debug, Default)]
 pub(crate) struct JobEnds([u64; JobEnd::ALL.len()]);
 
 impl JobEnds {
-    /// One more.
+    /// Counts the end of a job.
     pub fn count(&mut self, end: JobEnd) {
         self.0[end as usize] += 1;
     }
 }
 
 impl View<'_> {
-    /// How many jobs ended in each way since the engine was loaded, by the way's name.
+    /// Returns the number of jobs that ended in each way since the engine was loaded, by the way's name.
     pub fn job_ends(&self) -> Vec<(&'static str, u64)> {
         JobEnd::ALL.into_iter().map(|end| (end.as_str(), self.jobs.ends.0[end as usize])).collect()
     }

@@ -21,7 +21,7 @@ pub(crate) struct Jobs {
     pub rollouts: Rollouts,
     /// Rows that background jobs may change.
     pub unsettled: Unsettled,
-    /// Of this start, for operators.
+    /// The ends of jobs since this start, for operators.
     pub ends: JobEnds,
 }
 

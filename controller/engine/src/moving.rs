@@ -88,7 +88,7 @@ impl View<'_> {
     /// Whether nothing of this site is on the node, and its agent can move.
     ///
     /// # Errors
-    /// What is against it, and what to do.
+    /// Says what prevents the move, and what to do.
     fn may_move(&self, name: &NodeId) -> Result<NodeKey, Refusal> {
         let graph = self.graph;
         let key = graph.joined(name)?;

@@ -87,7 +87,7 @@ struct Preview<'a> {
     done: BTreeMap<u32, Predicted>,
     /// The resource being predicted needs facts that its node has not told.
     asks: Cell<bool>,
-    /// What would be created is adopted instead.
+    /// The update adopts a thing where it would create one.
     adopts: bool,
 }
 

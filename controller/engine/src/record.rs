@@ -85,7 +85,7 @@ pub enum Change {
     Rollout(RolloutChange),
     /// Things that nodes of a restored site hold. `None`: nothing is left to keep.
     Restored(Option<Box<RestoredRecord>>),
-    /// Who asked for a change, and what was answered. The driver adds it to the commit of the answer.
+    /// A request for a change, its actor and its answer. The driver adds it to the commit of the answer.
     Audit(Box<AuditRecord>),
 }
 
@@ -101,7 +101,7 @@ pub struct Counters {
 pub struct StackRecord {
     /// Never used twice.
     pub id: u64,
-    /// Unique.
+    /// The stack's name, which is unique.
     pub name: StackName,
     /// The present or last operation.
     pub action: StackAction,
@@ -113,7 +113,7 @@ pub struct StackRecord {
     pub traversal: u64,
     /// Timeout of an operation in seconds.
     pub timeout_s: u64,
-    /// How long the operation has run. `None`: none is in progress.
+    /// The time that the operation has run. `None`: none is in progress.
     pub ran: Option<Duration>,
     /// Roll back if the operation fails.
     pub rollback: bool,
@@ -141,7 +141,7 @@ pub struct StackRecord {
     pub events: u64,
     /// Failures in the last operation.
     pub failures: Vec<FailureView>,
-    /// All nodes of the stack have this label.
+    /// The label that every node of the stack has.
     pub scope: Option<NodeLabel>,
 }
 
@@ -349,7 +349,7 @@ pub struct EventRecord {
     /// IN_PROGRESS, …
     pub status: &'static str,
     pub reason: Box<str>,
-    /// Who asked for what the event tells of. `None`: it follows from what happened.
+    /// The actor of the request that led to the event. `None`: no request did.
     pub actor: Option<Arc<str>>,
 }
 
@@ -364,7 +364,7 @@ pub struct UserRecord {
     pub expires: u64,
 }
 
-/// How a user is known.
+/// The proof that a user is who the user claims to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
     /// By a token. This is the hash of its secret, which itself is not stored.
@@ -373,7 +373,7 @@ pub enum Proof {
     Certificate,
     /// By a login at an identity provider, which made a token.
     Oidc {
-        /// Who it is there. The name alone may be another person's later.
+        /// The user at the provider. The name alone may be another person's later.
         subject: String,
         /// Oldest first.
         logins: Vec<LoginRecord>,
@@ -383,7 +383,7 @@ pub enum Proof {
 /// A login of a user, on one machine or in one browser.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoginRecord {
-    /// Of its token.
+    /// The hash of the token's secret.
     pub secret_hash: [u8; 32],
     /// Seconds since 1970.
     pub expires: u64,
@@ -392,15 +392,15 @@ pub struct LoginRecord {
 /// Table `audit`: a request that changes something, once it is answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuditRecord {
-    /// Who asked: a user of the system or of Muster, or a join token.
+    /// The actor: a user of the system or of Muster, or a join token.
     pub actor: String,
     /// The way on which the request came.
     pub from: String,
     /// The words of the command line, `stack update`; or the request's name in the API where it was not let in.
     pub action: Cow<'static, str>,
-    /// What it is about: a stack, a node, …
+    /// The object of the request: a stack, a node, …
     pub target: String,
-    /// What was asked for, by names; never a value.
+    /// The request, by names; never a value.
     pub what: String,
     /// `ok`, or why it was refused.
     pub result: String,

@@ -132,7 +132,7 @@ pub struct Options {
     pub delete_first: bool,
     /// Give every resource a job, changed or not, so that its agent looks and corrects.
     pub converge: bool,
-    /// What would be created is taken over as it is, and fails where that would change anything.
+    /// Resources that would be created are taken over as they are, and fail where that would change anything.
     #[serde(default)]
     pub adopt: bool,
     /// Fail the operation after this time.
@@ -239,7 +239,7 @@ pub enum Request {
     },
     /// Asks a node for its facts.
     Facts { node: NodeId },
-    /// What a server is like, as resources that change nothing there.
+    /// Asks for a server's configuration, as resources that change nothing there.
     Survey { node: NodeId },
     /// Starts or ends maintenance. A node in maintenance gets no jobs. Its agent still observes.
     Maintenance {
@@ -323,14 +323,14 @@ pub enum Request {
     },
 }
 
-/// Somebody whom an identity provider knows.
+/// A user whom an identity provider knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewLogin {
     pub name: String,
     pub role: Role,
     /// The part of the site that the provider gives.
     pub scope: Scope,
-    /// Who it is at the provider.
+    /// The user at the provider.
     pub subject: String,
     pub login: LoginRecord,
 }
@@ -385,7 +385,7 @@ pub enum Answer {
         revision: u32,
         /// Problems that do not prevent the operation.
         warnings: Vec<String>,
-        /// What it changes, by names of resources.
+        /// The changes of the operation, by names of resources.
         difference: String,
     },
     /// Done, nothing more to say.
@@ -425,9 +425,9 @@ pub enum Answer {
     },
     /// The way of a packet.
     Traced(Box<TraceView>),
-    /// What traces prove of an intent.
+    /// The proof of an intent by traces.
     Proved(Box<IntentProof>),
-    /// What a server is like.
+    /// A server's configuration.
     Surveyed(Box<SurveyView>),
     /// The node was removed.
     NodeRemoved {

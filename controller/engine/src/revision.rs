@@ -21,7 +21,7 @@ pub(crate) struct Pending {
     /// The operator's request. `None`: the engine decided.
     pub request: Option<u64>,
     pub purpose: Purpose,
-    /// Who asked.
+    /// The actor of the request.
     pub actor: Option<Arc<str>>,
 }
 

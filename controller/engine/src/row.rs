@@ -107,7 +107,7 @@ pub(crate) struct Columns {
     pub dirty: Dirty,
 }
 
-/// What the newest traversal wants of a thing.
+/// The state that the newest traversal wants a thing to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Goal {
     /// The thing as its definition says.
@@ -116,7 +116,7 @@ enum Goal {
     Gone { since: u32, replaced_by: Option<u64> },
 }
 
-/// What the agent is known to have of a thing; of a virtual resource, what the controller has.
+/// The state that the agent is known to have of a thing; of a virtual resource, what the controller has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
     /// No job has ended that could have made the thing, or the thing is gone.
@@ -128,13 +128,13 @@ pub(crate) enum Held {
     Listed(Generation),
 }
 
-/// How the last job of a thing ended. A virtual resource that waits for signals or time is in progress here.
+/// The end of the last job of a thing. A virtual resource that waits for signals or time is in progress here.
 #[derive(Debug, Default)]
 struct Last {
     action: Option<Action>,
     cause: Cause,
     status: Option<Status>,
-    /// Why it failed. Of a complete thing, how it differs.
+    /// The reason of a failure. Of a complete thing, how it differs.
     reason: Option<Box<str>>,
 }
 

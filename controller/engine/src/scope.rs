@@ -25,7 +25,7 @@ use crate::stack::Stack;
 use crate::todo::Todo;
 use crate::view::View;
 
-/// What a request changes, as far as scopes tell it apart.
+/// The objects of a request, as far as scopes tell them apart.
 enum Target<'a> {
     Stack(&'a StackName),
     Nodes(BTreeSet<&'a NodeId>),

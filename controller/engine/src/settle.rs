@@ -1,7 +1,7 @@
-//! What the engine does about the outcome of a job. The row says what follows ([`Row::after`]).
+//! Carries out the consequences of a job's outcome, which the row derives ([`Row::after`]).
 //!
-//! Absent: what follows (`row/outcome.rs`), reports (`report.rs`), and what a row that has failed for good leads to
-//! (`readiness.rs`).
+//! Absent: the consequences themselves (`row/outcome.rs`), reports (`report.rs`), and what a row that has failed for
+//! good leads to (`readiness.rs`).
 
 use muster_shared::model::{Action, Claim, LedgerEntry, Observed};
 
@@ -17,7 +17,7 @@ use crate::todo::Todo;
 const UNANSWERED: &str = "no answer from the agent in time";
 
 impl TaskOutcome {
-    /// How a job ends if this is its last outcome.
+    /// Returns the end of a job if this is its last outcome.
     fn end(&self) -> JobEnd {
         match self {
             Self::Done(_) | Self::InSync => JobEnd::Completed,

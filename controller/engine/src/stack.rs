@@ -92,7 +92,7 @@ pub(crate) struct Stack {
     pub membership: MembershipUpdates,
     /// Corrections that succeeded in the present turn of the engine, by path, each with its generation.
     pub corrected: BTreeMap<Arc<str>, Generation>,
-    /// All nodes of the stack have this label: see [`Graph::in_scope`](crate::graph::Graph::in_scope).
+    /// The label that every node of the stack has: see [`Graph::in_scope`](crate::graph::Graph::in_scope).
     pub scope: Option<NodeLabel>,
     /// The number of the last change to this stack.
     pub seq: u64,

@@ -1,4 +1,4 @@
-//! Surveys of nodes: what a server is like that others have configured, as resources of a template that takes
+//! Surveys of nodes: the configuration of a server that others have configured, as resources of a template that takes
 //! it over and changes nothing.
 //!
 //! ```text
@@ -6,6 +6,7 @@
 //!     └─────▶ Survey is sent ─┬─ Surveyed ──▶ answered with resources
 //!                             └─ disconnected, or no word for long ──▶ refused
 //! ```
+//!
 //! Requests that come meanwhile wait for the same answer. It is in memory alone.
 //!
 //! Absent: what an agent looks at (`agent/src/host/survey.rs`), and the operation that takes the server over
@@ -169,7 +170,7 @@ fn is_expected(spec: &Spec) -> bool {
     }
 }
 
-/// What the name of a resource begins with. `None`: agents report no such type.
+/// Returns the beginning of a resource's name. `None`: agents report no such type.
 fn word_of(spec: &Spec) -> Option<&'static str> {
     match spec {
         Spec::Network(_) => Some("network"),

@@ -148,7 +148,7 @@ impl Users {
     }
 }
 
-/// What somebody has shown who asks over the network.
+/// The credential that came with a request over the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// A token; this is the hash of its secret.
@@ -200,7 +200,7 @@ impl Graph {
 }
 
 impl View<'_> {
-    /// All users, by name. `expires` is for whoever keeps the calendar: seconds since 1970 with each.
+    /// Returns the users, by name. `expires` is for whoever keeps the calendar: seconds since 1970 with each.
     pub fn users(&self) -> Vec<(UserRow, u64)> {
         let row = |user: &UserRecord| {
             let UserRecord { name, role, scope, proof, expires } = user.clone();
@@ -215,10 +215,10 @@ impl View<'_> {
         self.graph.users.by_name.values().map(row).collect()
     }
 
-    /// The role and the scope of a user who has shown this; `wall` in seconds since 1970.
+    /// Returns the role and the scope of a user who has shown this; `wall` in seconds since 1970.
     ///
     /// # Errors
-    /// What was shown does not count, for this reason.
+    /// The credential does not count, for this reason.
     pub fn user_role(&self, name: &str, shown: &Shown, wall: u64) -> Result<(Role, Scope), &'static str> {
         self.graph.users.role(name, shown, wall).map(|(role, scope)| (role, scope.clone()))
     }

@@ -47,7 +47,7 @@ enum Decision {
     Asks(NodeId),
 }
 
-/// What a job is to do on a node.
+/// The work of a job on a node.
 struct Apply {
     node: NodeKey,
     action: Action,

@@ -18,16 +18,16 @@ const KIB: usize = 1024;
 /// The time limit of a body.
 const BODY_TIME: Duration = Duration::from_secs(60);
 
-/// One user's bodies take the room divided by this at most: others have room whatever that user sends.
+/// The bodies of one user take at most the room divided by this: others have room whatever that user sends.
 const SHARE: usize = 2;
 
 /// Memory that bodies may still take.
 #[derive(Clone)]
 pub struct Room {
     all: Arc<Semaphore>,
-    /// What each user's bodies may take, in KiB.
+    /// The room for the bodies of each user, in KiB.
     share: usize,
-    /// What is left to users who have bodies here now.
+    /// The room that is left to users who have bodies here now.
     shares: Arc<Mutex<BTreeMap<String, Weak<Semaphore>>>>,
 }
 
@@ -137,7 +137,7 @@ impl Room {
         Ok(collected)
     }
 
-    /// What is left to a user. It is there while one of the user's bodies is.
+    /// Returns the room that is left to a user. It exists while one of the user's bodies does.
     fn share_of(&self, user: &str) -> Arc<Semaphore> {
         let mut shares = self.shares.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(share) = shares.get(user).and_then(Weak::upgrade) {

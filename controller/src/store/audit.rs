@@ -16,7 +16,7 @@ use super::{Bounds, StoreError, meta};
 /// The most old rows that a new one removes: the table shrinks while it is used, and no commit is long.
 const REMOVED_AT_ONCE: i64 = 10;
 
-/// Of `meta`: rows below this number may go, or have gone.
+/// The key in `meta` of the number below which rows may go, or have gone.
 const KEPT_FROM: &str = "audit_kept_from";
 
 /// The rows of the audit that are asked for.

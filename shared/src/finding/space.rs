@@ -11,7 +11,7 @@ const FILES_LEAST: u64 = 64;
 /// … and with fewer than this it is time to look.
 const FILES_FEW: u64 = 2048;
 
-/// What a file system says of itself.
+/// The room of a file system, as it reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
     /// Bytes that can still be written.

@@ -32,7 +32,7 @@ impl<'f> Bar<'f> {
 /// An SVG document.
 ///
 /// # Errors
-/// It cannot be drawn.
+/// The plot cannot be drawn.
 pub fn plot(found: &[Found<'_>]) -> anyhow::Result<String> {
     // The axis goes up, and the first row is to be at the top.
     let bars: Vec<Bar<'_>> = found.iter().rev().filter_map(Bar::of).collect();

@@ -55,7 +55,7 @@ impl Content {
     /// The values of a resource once its references are resolved; `id` knows the physical ids.
     ///
     /// # Errors
-    /// What it refers to is not there.
+    /// A thing that the value refers to is not there.
     pub fn values(
         &self,
         name: &str,

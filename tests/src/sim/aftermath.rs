@@ -179,8 +179,8 @@ impl World {
 
     /// Returns the things of a row that is gone and that no other row stands for, each with its machine.
     ///
-    /// Where disks go back in time, an entry that a server has without a row is listed, and stands for a thing that
-    /// both had to restore.
+    /// If disks go back in time, an entry that a server has without a row is listed, and stands for a thing that both
+    /// had to restore.
     fn left_behind(&self, resource: ResourceId) -> Vec<(usize, String)> {
         let shared = self.shared.borrow();
         let mut all = Vec::new();

@@ -16,7 +16,7 @@ const ADDRESS: &str = "javascript:taken()//<taken>";
 /// The deepest value that is made.
 const DEEP: usize = 8;
 
-/// What takes the place of a text by its key: other pages are made of stacks under way, of rollouts that go, of VLANs.
+/// The text for every place, and others by key: they make pages of stacks under way, of running rollouts, of VLANs.
 #[derive(Clone, Copy)]
 struct Words {
     text: &'static str,

@@ -14,7 +14,7 @@ use muster_shared::seal::SealPublic;
 use muster_shared::wire::CHUNK_MAX;
 use muster_shared::{Epoch, MonoTime, NodeId};
 
-/// What is allocated at present, and was at most.
+/// An allocator that counts the bytes that are allocated now.
 struct Counted;
 
 pub static NOW: AtomicUsize = AtomicUsize::new(0);
@@ -167,7 +167,7 @@ impl Bench {
     }
 }
 
-/// What this thread has had of a processor: others on the machine do not count.
+/// Returns the processor time of this thread: others on the machine do not count.
 pub fn cpu() -> Duration {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(told.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0))

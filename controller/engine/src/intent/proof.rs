@@ -1,5 +1,5 @@
-//! The proof of intents: packets that an INSTALLED intent promises to carry are traced. An operator asks for one intent;
-//! in the background each has its turn, and a finding that stays is told once, as is its end.
+//! The proof of intents: packets that an INSTALLED intent promises to carry are traced. An operator asks for one
+//! intent; in the background each has its turn, and a finding that stays is told once, as is its end.
 //!
 //! ```text
 //!   turn: the next INSTALLED intent ─▶ ok ─────────────▶ told, where it was told to be broken
@@ -7,10 +7,11 @@
 //!                │                 └─▶ broken ─▶ looked at again at the next turn ─▶ broken: told
 //! ```
 //!
-//! The second look keeps a path that was changing meanwhile from being told; an operator's comes at once. Findings are in memory alone: after a
-//! restart of the controller they are found again, and told again.
+//! The second look keeps a path that was changing meanwhile from being told; an operator's comes at once. Findings are
+//! in memory alone: after a restart of the controller they are found again, and told again.
 //!
-//! Absent: which packets an intent promises to carry, and whether a trace shows that (`controller/intent/src/proof.rs`).
+//! Absent: which packets an intent promises to carry, and whether a trace shows that
+//! (`controller/intent/src/proof.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -33,7 +34,7 @@ use crate::view::View;
 #[derive(Debug)]
 pub(crate) struct Proving {
     intent: IntentNo,
-    /// One for each trace, in their order.
+    /// A promise for each trace, in their order.
     promises: Vec<Promise>,
     left_out: usize,
     /// The operator's request. `None`: in the background.
@@ -50,7 +51,7 @@ pub(crate) struct Proofs {
     last: Option<IntentNo>,
     /// The intent that has its turn and is not answered.
     open: Option<IntentNo>,
-    /// It was found broken once, and is looked at again.
+    /// An intent that was found broken once: the next turn looks at it again.
     suspect: Option<IntentNo>,
     /// Intents that were told to be broken, and why.
     told: BTreeMap<IntentNo, String>,
@@ -62,7 +63,7 @@ impl Proofs {
         self.due
     }
 
-    /// Why an intent was told to be broken.
+    /// Returns the reason for which an intent was told to be broken.
     pub fn broken(&self, no: IntentNo) -> Option<&str> {
         self.told.get(&no).map(String::as_str)
     }
@@ -223,7 +224,7 @@ impl View<'_> {
         IntentProof { verdict, reason, trace, ..proof }
     }
 
-    /// What an operator may read of a finding.
+    /// Returns the reason of a finding as an operator may read it.
     fn reason(&self, why: Broken, trace: &Trace) -> String {
         let masked = |device| Loss::Unclear { device, action: MASK.into() };
         let why = match (why, self.trace_hides(trace)) {

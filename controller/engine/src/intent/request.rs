@@ -157,7 +157,7 @@ impl View<'_> {
             .ok_or_else(|| Refusal::NotFound(format!("there is no intent '{key}'")))
     }
 
-    /// What traces in the background found wrong with an INSTALLED intent.
+    /// Returns the fault that traces in the background found with an INSTALLED intent.
     pub fn broken_intent(&self, key: &str) -> Option<String> {
         let no = self.intents.manager.find(key)?;
         self.intents.proofs.broken(no).map(str::to_owned)

@@ -43,7 +43,7 @@ const FIRST_NUMBER: u64 = 1 << 62;
 /// When an operator is asked to try again.
 const TRY_AGAIN: Duration = Duration::from_secs(1);
 
-/// Why packets are traced.
+/// The purpose of a trace.
 #[derive(Debug)]
 pub(crate) enum Purpose {
     /// An operator asks where a packet goes.

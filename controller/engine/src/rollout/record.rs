@@ -47,7 +47,7 @@ pub struct RolloutRecord {
     pub well: bool,
     /// In a rollback: whether the rollout leads back to a COMPLETE revision.
     pub returns: bool,
-    /// How long ago the present batch ended. `None`: it has not.
+    /// The time since the present batch ended. `None`: it has not.
     pub rested: Option<Duration>,
 }
 

@@ -71,7 +71,7 @@ impl Row {
         self.0.handed_over = handed_over;
     }
 
-    /// How the thing was found. While a job is out, the row before the job keeps what it was found as.
+    /// Sets how the thing was found. While a job is out, the row before the job keeps what it was found as.
     pub fn set_observed(&mut self, observed: Observation) {
         let row = &mut self.0;
         *row.task.as_mut().map_or(&mut row.seen, |task| &mut task.seen) = observed;

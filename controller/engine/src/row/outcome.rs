@@ -1,5 +1,5 @@
-//! What follows from the outcome of a job: what the agent has from then on, how the thing was found, and whether the job
-//! has succeeded, is tried again or has failed, and whose failure that is. Pure; a table test has a row for each cause and
+//! Derives from the outcome of a job what the agent has from then on, how the thing was found, and whether the job has
+//! succeeded, is tried again or has failed, and whose failure that is. Pure; a table test has a row for each cause and
 //! action, with a column for each outcome.
 //!
 //! Absent: which outcome a report stands for (`row/heard.rs`), and what is done about it (`settle.rs`).
@@ -58,23 +58,23 @@ impl TaskOutcome {
     }
 }
 
-/// What follows from an outcome.
+/// The consequences of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct After {
     pub held: Held,
-    /// How the thing was found. `None`: the outcome does not say.
+    /// The state in which the thing was found. `None`: the outcome does not say.
     pub seen: Option<Observation>,
     pub then: Then,
 }
 
-/// What becomes of the job.
+/// The fate of the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// It has succeeded.
+    /// The job has succeeded.
     Complete,
     /// Another attempt follows. If it `counts`, there is one attempt less.
     TryAgain { counts: bool },
-    /// It has failed.
+    /// The job has failed.
     Failed(FailureOf),
     /// The row is as it was before the job.
     Undone,
@@ -82,7 +82,7 @@ pub(crate) enum Then {
     Unasked,
 }
 
-/// Whose failure a failed job is.
+/// The operation or job that a failure counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FailureOf {
     /// The operation in progress fails with it.
@@ -94,7 +94,8 @@ pub(crate) enum FailureOf {
 }
 
 impl Row {
-    /// What follows from the outcome of the row's job. The job fails for good after `retries_max` attempts that counted.
+    /// Returns the consequences of the outcome of the row's job. The job fails for good after `retries_max` attempts
+    /// that counted.
     pub fn after(&self, outcome: &TaskOutcome, retries_max: u32) -> After {
         let may_be = self.held_in_doubt();
         let (held, seen, then) = match outcome {
@@ -150,7 +151,7 @@ impl Row {
         (is_question && self.observed() == Observation::InSync).then_some(Observation::Unknown)
     }
 
-    /// What the agent has once the job has succeeded. No agent's ledger has a flow table.
+    /// Returns what the agent has once the job has succeeded. No agent's ledger has a flow table.
     fn held_when_done(&self) -> Held {
         match self.spec().is_some_and(PackedSpec::is_flows) {
             _ if self.is_going() => Held::Nothing,
@@ -159,7 +160,7 @@ impl Row {
         }
     }
 
-    /// What the agent has if the job came to nothing that is known.
+    /// Returns what the agent has if the job came to nothing that is known.
     pub(super) fn held_in_doubt(&self) -> Held {
         match self.held {
             Held::Nothing if self.is_applied() => Held::Unlisted,

@@ -36,9 +36,9 @@ pub(crate) struct Task {
     /// Whether an attempt was sent.
     pub left: bool,
     pub before: Before,
-    /// How the thing was found since the job began.
+    /// The state in which the thing was found since the job began.
     pub seen: Observation,
-    /// Why the last attempt failed.
+    /// The reason why the last attempt failed.
     pub reason: Option<Box<str>>,
 }
 
@@ -354,7 +354,7 @@ mod tests {
         Generation { epoch: Epoch(1), number }
     }
 
-    /// What a reader sees of a row that a job may change, without the job's numbers.
+    /// Returns what a reader sees of a row that a job may change, without the job's numbers.
     fn state(row: &Row) -> String {
         format!(
             "{:?}",

@@ -1,4 +1,4 @@
-//! What follows from the columns of a row: its status, its action, and whether it is settled, going or lost. Everything
+//! Derives from the columns of a row its status, its action, and whether it is settled, going or lost. Everything
 //! outside of `row/` reads a row by these.
 //!
 //! Absent: which job a row needs (`row/needed.rs`), and the phase that operators see (`phase.rs`).
@@ -16,7 +16,7 @@ impl Row {
         self.task.as_deref()
     }
 
-    /// What the present job does; without one, what the last did.
+    /// Returns the action of the present job; without one, of the last job.
     pub fn action(&self) -> Option<Action> {
         self.task().map_or(self.last.action, |task| Some(task.action))
     }
@@ -31,7 +31,7 @@ impl Row {
         self.task().map_or(self.last.status, |_| Some(Status::InProgress))
     }
 
-    /// Why the last attempt of the present job failed; without a job, why the last job failed or how the thing differs.
+    /// Returns why the last attempt of the present job failed; without one, why the last job failed or the thing differs.
     pub fn reason(&self) -> Option<&str> {
         self.task().map_or(&self.last.reason, |task| &task.reason).as_deref()
     }
@@ -47,7 +47,7 @@ impl Row {
         self.task().and(self.spec.as_ref())
     }
 
-    /// How the thing was found. While a job changes it, that is not known.
+    /// Returns how the thing was found. While a job changes it, that is not known.
     pub fn observed(&self) -> Observation {
         self.task().map_or(self.seen, |task| task.seen)
     }

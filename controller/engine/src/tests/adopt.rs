@@ -114,7 +114,7 @@ fn a_survey_is_answered_with_resources_of_a_template() {
     assert!(bed.answers.is_empty());
 }
 
-/// What a template's author would have to trust is not taken from a node.
+/// A value that a template's author would have to trust is not taken from a node.
 #[test]
 fn what_no_agent_reports_is_in_no_template() {
     let mut bed = Bed::new(1);
@@ -267,7 +267,7 @@ fn an_update_that_adopts_withdraws_what_would_be_created() {
     assert!(bed.disk().is_empty());
 }
 
-/// What a creation that failed has left is of the stack, and goes with it.
+/// A thing that a failed creation has left belongs to the stack, and goes with it.
 #[test]
 fn what_a_creation_left_half_done_is_made_and_not_adopted() {
     let mut bed = Bed::new(1);
@@ -306,7 +306,7 @@ fn an_older_agent_adopts_nothing() {
     assert_eq!((row(&bed, "a").as_str(), bed.ran.len()), (too_old, 0));
 }
 
-/// What an agent keeps alone, as nothing but its own words, is nobody's before.
+/// A dummy exists in its agent's record alone, so none can have been there before.
 #[test]
 fn a_dummy_is_never_there_before() {
     let mut bed = Bed::new(1);

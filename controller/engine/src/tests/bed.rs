@@ -25,7 +25,7 @@ pub struct Tables {
     pub events: Vec<String>,
     /// Reasons of all events.
     pub reasons: Vec<String>,
-    /// Who asked for what the events tell of.
+    /// The actors of the requests that led to the events.
     pub actors: Vec<Option<String>>,
     pub writes: usize,
 }
@@ -43,7 +43,7 @@ impl Tables {
         self.kept.apply(change);
     }
 
-    /// What an engine loads that starts now.
+    /// Returns the snapshot that an engine loads which starts now.
     pub fn loaded_at(&self, now: MonoTime) -> Snapshot {
         let mut snapshot = self.snapshot();
         self.written.age(&mut snapshot, now);

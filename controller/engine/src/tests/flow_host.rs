@@ -20,8 +20,7 @@ pub struct FlowDevice {
 }
 
 impl FlowDevice {
-    /// What the rules do with a packet: the highest one that takes it counts, and only outputs and fields
-    /// are known.
+    /// Returns what the rules do with a packet. The highest one that takes it counts; only outputs and fields work.
     fn traced(&self, bridge: &Bridge, question: &TraceQuestion) -> Vec<TraceStep> {
         let takes = |rule: &Rule| {
             rule.selector.iter().all(|criterion| match criterion {

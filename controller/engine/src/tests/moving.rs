@@ -113,7 +113,7 @@ fn a_move_is_refused_where_something_of_the_site_is_on_the_node() {
     assert!(why.contains("did you mean node-0?"), "{why}");
 }
 
-/// What is off the node again keeps it no more.
+/// Things that were removed from a node do not hold back its move.
 #[test]
 fn a_node_that_was_emptied_moves() {
     let mut bed = Bed::new(1);
@@ -240,7 +240,7 @@ fn a_node_that_comes_takes_nobodys_place() {
     assert_eq!(bed.ask(Request::Join(again)), Ok(Answer::Joined { node: node(1) }));
 }
 
-/// Its ledger is of another site: of higher epochs, and of things that this store has no row of.
+/// The ledger of a node from another site has higher epochs, and things that this store has no row of.
 #[test]
 fn what_a_node_brings_along_is_listed_and_stays() {
     let mut bed = Bed::new(0);

@@ -1,7 +1,7 @@
 //! Whole overclouds of TripleO on ten simulated servers: `tests/overcloud` has them, and says where they are from.
 //!
-//! Those of Wallaby and 2023 hand what is to run to Ansible, as outputs. Those of Ocata and Pike run hooks on the servers;
-//! only the first two are made here.
+//! The templates of Wallaby and 2023 hand what must run to Ansible, as outputs. The templates of Ocata and Pike run
+//! hooks on the servers; only the first two are made here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ impl Overcloud {
         Self { folder, name, deployed }
     }
 
-    /// What the command line would send, with an environment of ours after all others.
+    /// Returns what the command line would send, with an environment of ours after the others.
     fn source(&self, more: &str) -> Source {
         let root = self.folder.path().join(format!("rendered-{}", self.name));
         let own = ["overcloud-resource-registry-puppet.yaml"].iter().chain(self.deployed);
@@ -112,13 +112,13 @@ fn outputs(bed: &Bed) -> BTreeMap<String, Value> {
     outputs.into_iter().map(|output| (output.key, output.value)).collect()
 }
 
-/// What is to come of an overcloud.
+/// The expected result of an overcloud.
 struct Wanted {
     resources: usize,
     outputs: usize,
-    /// What has the time server in it, beside two resources of each role.
+    /// Resources that have the time server in them, beside two resources of each role.
     updated: &'static [&'static str],
-    /// The outputs that have it.
+    /// Outputs that have the time server in them.
     changed: &'static [&'static str],
 }
 

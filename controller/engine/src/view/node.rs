@@ -154,7 +154,7 @@ impl View<'_> {
         views
     }
 
-    /// What stacks have on a node, by stack and name; the first of very many. Nothing, if there is no such node.
+    /// Returns the resources of stacks on a node, by stack and name; the first of very many. An unknown node has none.
     pub fn resources_on(&self, node: &NodeId) -> Vec<NodeResourceView> {
         let Some(key) = self.graph.nodes.find(node) else { return Vec::new() };
         let mut rows: Vec<(&StackName, &str, Slot)> = Vec::new();

@@ -19,7 +19,7 @@ pub use muster_api::stack::{ActiveView, FailureView, OutputView, ProgressView, S
 /// Resources shown as active: about a screen.
 const ACTIVE_MAX: usize = 20;
 
-/// What a job is for.
+/// The purpose of a job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobView {
     /// 0: it is of no stack.
@@ -83,7 +83,7 @@ impl View<'_> {
         Some(self.graph.stacks.named(name)?.failures.clone())
     }
 
-    /// What the present job of a thing is for.
+    /// Returns the purpose of a thing's present job.
     pub fn job_view(&self, thing: &ResourceId) -> Option<JobView> {
         let row = self.graph.rows.get(self.graph.rows.of_thing(thing)?)?;
         let stack_name = self.graph.stacks.get(&row.stack).map(|stack| stack.name.clone());

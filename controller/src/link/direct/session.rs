@@ -1,8 +1,8 @@
 //! An admitted connection: packets in, packets out, and every bound on time. Ends it when the client is silent, or does
 //! not read its output.
 //!
-//! One task per connection. The task waits only for its own socket, its own queue and its
-//! [`Inbox`]. While the inbox is full it does not read, so that only this client is held up.
+//! Each connection has its own task. The task waits only for its own socket, its own queue and its [`Inbox`]. While the
+//! inbox is full it does not read, so that only this client is held up.
 //!
 //! Absent: how long the client may be silent (`welcome` in `connection.rs`), and the same over a broker
 //! (`link/broker/talk.rs`).
@@ -34,7 +34,7 @@ const FILTERS_MAX: usize = 8;
 
 /// PUBACKs that wait for other output at most: a quarter of what an agent has on its way, so that it never waits for one.
 const HELD_MAX: usize = 4;
-/// How long one waits: most answers of the controller come within it, and then both take one write.
+/// The time that a PUBACK waits: most answers of the controller come within it, and then both take one write.
 const HELD: Duration = Duration::from_millis(200);
 
 /// A deadline is only postponed by at least this much: postponing it for every packet costs more, and so does

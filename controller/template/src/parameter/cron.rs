@@ -7,7 +7,7 @@
 struct Field {
     range: (u32, u32),
     names: (u32, &'static [&'static str]),
-    /// What else an item may be.
+    /// Returns whether an item of another form is valid.
     also: fn(&str, &Field) -> bool,
 }
 
@@ -73,7 +73,7 @@ fn number(text: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// What croniter 1.4.1 says of each.
+    /// The expectations are those of croniter 1.4.1.
     #[test]
     fn expressions_are_those_of_croniter() {
         for text in [

@@ -18,7 +18,7 @@ const TAGGED: u128 = 0x1000;
 
 /// A packet, as far as it is known: fields with all of their bits. A field that is absent is zero.
 ///
-/// Of several VLAN tags only the outermost is known.
+/// Only the outermost of several VLAN tags is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Packet(BTreeMap<Field, u128>);
 

@@ -30,7 +30,7 @@ fn verified(ring: &mut Ring, key: &str) -> IntentProof {
     *proof
 }
 
-/// Somebody takes the rule of an intent off a device, and puts it back.
+/// Takes the rule of an intent off a device behind Muster's back, and returns it.
 fn steal(ring: &mut Ring, index: usize) -> (FlowId, Packed) {
     let host = ring.bed.hosts.get_mut(&node(index)).unwrap();
     let device = host.flows.devices.get_mut(&device(index).bridge).unwrap();

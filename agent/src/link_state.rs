@@ -1,4 +1,4 @@
-//! How the running agent stands with its controller, for `muster-agent doctor` on the same server.
+//! The state of the running agent's connection to its controller, for `muster-agent doctor` on the same server.
 //!
 //! The driver writes the state when a connection comes or goes; `handover.rs` answers with it. Absent: the connection
 //! itself (`driver/reach.rs`).

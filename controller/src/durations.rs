@@ -1,7 +1,7 @@
-//! How long something took, as a histogram that one thread fills and the API reads. A measurement is two additions to
-//! atomics: no lock, no allocation, so the driver can afford one in each turn (docs/decisions/0027-metrics-library.md).
+//! Durations, as a histogram that one thread fills and the API reads. A measurement is two additions to atomics: no
+//! lock, no allocation, so the driver can afford one in each turn (docs/decisions/0027-metrics-library.md).
 //!
-//! Absent: the clock. Whoever measures has it.
+//! Absent: the clock. The caller has it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

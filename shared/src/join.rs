@@ -1,4 +1,4 @@
-//! How a node joins the site: the token from an operator, the request, and the answer.
+//! The way in which a node joins the site: the token from an operator, the request, and the answer.
 //!
 //! ```text
 //!   token    = "muster1-" base64url( postcard(JoinToken) · checksum (4 bytes) )
@@ -13,7 +13,7 @@
 //! compared. So only the controller ever receives the secret. Nothing here is sealed except
 //! [`JoinRequest::Renew`].
 //!
-//! Where a broker is in between ([`JoinToken::broker`]), request and answer are sealed as well: [`relayed`].
+//! With a broker in between ([`JoinToken::broker`]), request and answer are sealed as well: [`relayed`].
 //!
 //! Absent: whether a token is valid, used up or expired (`controller/engine/src/token.rs`).
 

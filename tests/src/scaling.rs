@@ -1,4 +1,4 @@
-//! How a fleet grows beyond one machine: costs of one server, counted; the arithmetic of many; and the tables of
+//! The growth of a fleet beyond one machine: costs of one server, counted; the arithmetic of many; and the tables of
 //! `docs/scaling.md` that are made from both.
 
 mod arithmetic;

@@ -1,7 +1,7 @@
 //! The arrows between our crates, and what the pure ones never reach, as ARCHITECTURE.md has them.
 //!
-//! What a crate needs to be built counts, through however many crates in between; what only its tests need does not.
-//! A name in the table that no crate has fails, so that a misspelt one never passes for kept; so does a crate
+//! Crates that a crate needs to be built count, through however many crates in between; crates that only its tests need
+//! do not. A name in the table that no crate has fails, so that a misspelt one never passes for kept; so does a crate
 //! of ours that the table does not know.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! What is installed beside the binaries says what is true of them.
+//! The files that are installed beside the binaries say what is true of them.
 #![allow(clippy::unwrap_used, reason = "these are tests, also outside of their functions")]
 
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! How long the agent waits before it connects again: exponential backoff with full jitter, from a seed.
+//! The wait before the agent connects again: exponential backoff with full jitter, from a seed.
 //!
 //! Absent: the short pause while a change waits for confirmation, and after a restore (`connection.rs`).
 

@@ -1,4 +1,4 @@
-//! Which controller the agent obeys on its connection, and when the agent may send.
+//! Decides which controller the agent obeys on its connection, and when the agent may send.
 //!
 //! ```text
 //!   Welcome ─▶ epoch lower, or of another history ─▶ refused, closed

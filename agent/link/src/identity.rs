@@ -1,5 +1,5 @@
-//! Who a node is, whom it trusts, and in which order it tries addresses. Decides when its certificate is due
-//! for renewal.
+//! The identity of a node, the certificates that it trusts, and the order in which it tries addresses. Decides when its
+//! certificate is due for renewal.
 //!
 //! Absent: the renewal (`join.rs`), renewal because a certificate was refused (`agent/src/driver/reach.rs`),
 //! and how long a certificate is valid (`NODE_DAYS`, `controller/src/pki.rs`).

@@ -1,4 +1,4 @@
-//! Who this node is, and whether its certificate is valid by this server's clock.
+//! Checks which node this is, and whether its certificate is valid by this server's clock.
 
 use std::path::PathBuf;
 

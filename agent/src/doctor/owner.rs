@@ -1,4 +1,4 @@
-//! Who owns a file, and who else may use it.
+//! The owner of a file, and the others who may use it.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt as _;

@@ -1,4 +1,4 @@
-//! What the agent has recorded in its state directory, read without its lock: a running agent may be writing.
+//! The records of the agent's state directory, read without its lock: a running agent may be writing.
 
 use std::collections::BTreeSet;
 use std::fs;

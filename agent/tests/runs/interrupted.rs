@@ -1,4 +1,4 @@
-//! What becomes of a run when somebody is killed in the middle of it.
+//! The fate of a run when a process is killed in the middle of it.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! What all pages share: head, navigation and foot, and the parts that pages are made of. Every text goes through `maud`, which
-//! escapes it: what a node, a template or a neighbour calls itself is shown as text.
+//! The frame that all pages share: head, navigation and foot, and the parts that pages are made of. Every text goes
+//! through `maud`, which escapes it: the name that a node, a template or a neighbour gives itself is shown as text.
 //!
 //! Absent: what a page shows (`page/`).
 

@@ -1,5 +1,5 @@
-//! What holds for every request: headers that let a browser load and send nothing else, a bound of size and time for each form,
-//! and the rule that a change comes from a page of the console itself.
+//! The rules for every request: headers that let a browser load and send nothing else, a bound of size and time for
+//! each form, and the rule that a change comes from a page of the console itself.
 //!
 //! Absent: the key of each form (`login.rs`), and the bounds of connections, which the controller has.
 

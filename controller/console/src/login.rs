@@ -1,4 +1,4 @@
-//! Who is logged in: the form, the cookie, and the visitor that each page gets. A user logs in with the token that
+//! The login: the form, the cookie, and the visitor that each page gets. A user logs in with the token that
 //! `muster user create` printed; the API says whether it counts, then and with every request.
 //!
 //! Absent: logins at an identity provider (`oidc.rs`), and how long a session lasts (`session.rs`).

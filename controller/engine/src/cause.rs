@@ -1,4 +1,4 @@
-//! Why a resource has a job.
+//! The cause for which a resource has a job.
 //!
 //! A **background job** runs outside of a traversal. No operation counts its failure, and it takes
 //! no place in a rollout. If a correction or its unit restart fails for good, the resource stays

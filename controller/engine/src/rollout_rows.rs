@@ -1,7 +1,7 @@
 //! Carries out on the rows of a stack what its rollouts decide: starts members, holds the others, and
 //! fails the set of a rollout that was aborted. Operators steer rollouts here too.
 //!
-//! It is beside `rollout/` because it withdraws jobs and fails rows, and what does that tells `rollout/`:
+//! This module is beside `rollout/` because it withdraws jobs and fails rows, and code that does so calls `rollout/`:
 //! modules of a layer call down only.
 
 use std::sync::Arc;

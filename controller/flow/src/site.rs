@@ -1,4 +1,4 @@
-//! What flow tables ask about the rest of the site, the inputs of a call, and refusals.
+//! The questions of flow tables about the rest of the site, the inputs of a call, and refusals.
 //!
 //! Absent: the answers (`controller/engine/src/flow/site.rs`).
 

@@ -1,4 +1,5 @@
-//! What every front of the HTTP API needs: a client of its router in this process, and bodies of requests within bounds.
+//! The parts that every front of the HTTP API needs: a client of its router in this process, and bodies of requests
+//! within bounds.
 //!
 //! Absent: what a front answers, and to whom (the console, Heat's API, ONOS's REST).
 

@@ -1,6 +1,6 @@
-//! Who asks: a user's token in `X-Auth-Token`, as a bearer token, or as the password of HTTP basic; or whoever the connection
-//! says. Decides that a request without a token counts only where the operator allows that, and never from a page in a
-//! browser or under a name that is not this machine's.
+//! The caller of a request: the user of the token in `X-Auth-Token`, of a bearer token, or of the token that is the
+//! password of HTTP basic; or the user that the connection names. Decides that a request without a token counts only
+//! where the operator allows that, and never from a page in a browser or under a name that is not this machine's.
 //!
 //! Absent: which tokens count, and what their users may do: the API says so.
 

@@ -1,4 +1,4 @@
-//! What a stack was made of, and what it gives: template, environment, files, outputs.
+//! The contents of a stack: its template, environment and files, and its outputs.
 //!
 //! Absent: values of hidden parameters, which the API masks.
 

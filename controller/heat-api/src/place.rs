@@ -1,5 +1,5 @@
-//! Which stack, or part of one, a path of Heat's API is about. Heat has stacks by name and id, and a nested stack is a stack;
-//! here nested stacks are parts of one graph (`nested.rs`), and their ids lead to them.
+//! Finds the stack, or the part of one, that a path of Heat's API is about. Heat has stacks by name and id, and a
+//! nested stack is a stack; here nested stacks are parts of one graph (`nested.rs`), and their ids lead to them.
 
 use axum::extract::{Path, State};
 use axum::http::header::LOCATION;

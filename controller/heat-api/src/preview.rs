@@ -1,4 +1,4 @@
-//! What a create or an update would do (`--dry-run`), in Heat's form; nothing is changed.
+//! Previews of a create or an update (`--dry-run`), in Heat's form; nothing is changed.
 
 use std::collections::BTreeMap;
 

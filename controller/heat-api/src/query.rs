@@ -1,4 +1,4 @@
-//! What stands after the question mark: filters, markers, limits, as Heat reads them. A name may be there several times.
+//! The query after the question mark: filters, markers, limits, as Heat reads them. A name may be there several times.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;

@@ -1,4 +1,4 @@
-//! Which versions of Heat's API there are, which controller this is, and which others the site has.
+//! The versions of Heat's API, this controller, and the other controllers of the site.
 
 use axum::Json;
 use axum::extract::State;

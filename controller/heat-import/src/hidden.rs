@@ -1,4 +1,4 @@
-//! Which parameters are hidden: those that a template says so of, nested ones included.
+//! Finds the hidden parameters: those that a template marks as hidden, nested templates included.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Where the files of a stack lie: below `files/`, each where it was beside the others.
+//! The places of a stack's files: below `files/`, each where it was beside the others.
 //!
 //! Invariant: no place leads out of its folder, and no two files have one place.
 

@@ -1,4 +1,4 @@
-//! What names a file: `get_file`, a resource's type, and an environment's types.
+//! The names of files: in `get_file`, in a resource's type, and in an environment's types.
 
 use muster_template::library::{is_template, resolve};
 use serde_json::Value;

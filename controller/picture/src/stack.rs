@@ -1,4 +1,4 @@
-//! What a stack's resources need, as a picture: an SVG document, or one for Graphviz.
+//! The needs of a stack's resources, as a picture: an SVG document, or one for Graphviz.
 //!
 //! Absent: how dependencies arise (`controller/template/src/resolve/walk.rs`), and the drawing itself (`drawing.rs`).
 

@@ -1,4 +1,4 @@
-//! What the tests of pictures share.
+//! Helpers that the tests of pictures share.
 
 /// Nothing breaks out of a quoted string of a document for Graphviz.
 pub fn is_quoted(text: &str) {

@@ -1,7 +1,7 @@
-//! Who asks, and whether they may. On the socket it is the user of the connected process, as the kernel says: root may do
-//! everything, others what the settings give them. Over the
-//! network whoever has a user's token, or a certificate with a user's name. Decides that a request without either, with too
-//! small a role, or of what the user does not reach, is refused.
+//! The caller of a request, and whether the caller may ask. On the socket, the caller is the user of the connected
+//! process, as the kernel says: root may do everything, others what the settings give them. Over the network, the
+//! caller has a user's token, or a certificate with a user's name. Decides that a request is refused without either,
+//! with too small a role, or about things that the user does not reach.
 //!
 //! Absent: which role a request needs (`controller/api/src/route.rs`), which tokens count
 //! (`controller/engine/src/user.rs`), what a user reaches (`controller/engine/src/scope.rs`), and who may use the socket

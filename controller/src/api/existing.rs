@@ -1,5 +1,5 @@
-//! What an update keeps of the stack's template, environments, files and parameters, with and without `existing`
-//! (`muster stack update --existing`).
+//! The parts of the stack's template, environments, files and parameters that an update keeps, with and without
+//! `existing` (`muster stack update --existing`).
 //!
 //! Absent: notes about parameters that are back at their defaults (`defaults.rs`).
 

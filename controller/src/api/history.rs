@@ -1,4 +1,4 @@
-//! How the site was over the last hours.
+//! The state of the site over the last hours.
 //!
 //! Absent: the samples (`controller/src/history.rs`).
 

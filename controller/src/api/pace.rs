@@ -1,5 +1,5 @@
-//! How often a user may ask over the network: so many requests at once, and after that so many a second. One user's script
-//! that asks without end leaves room for the others.
+//! The pace at which a user may ask over the network: so many requests at once, and after that so many a second. One
+//! user's script that asks without end leaves room for the others.
 //!
 //! Absent: connections of one address (`accept.rs`), and what waits for the driver (`driver/handle.rs`).
 

@@ -1,5 +1,6 @@
-//! Where a process answers operators: its socket, with the access to it, and addresses of the network, one for each door. Several sites may
-//! answer there: a header says for which a request is, and without one it is for the default site.
+//! The server for operators: the socket of a process, with the access to it, and addresses of the network, one for each
+//! door. Several sites may answer there: a header says for which a request is, and without one it is for the default
+//! site.
 //!
 //! Absent: the routes (`mod.rs`, `heat.rs`), the bounds of connections (`accept.rs`, `tls.rs`) and of a body (`source.rs`).
 

@@ -1,4 +1,5 @@
-//! What a standby answers operators: who it is, and who is active. For everything else it sends operators there.
+//! The answers of a standby to operators: its own name, and the name of the active controller. For everything else it
+//! sends operators there.
 //!
 //! Absent: what it answers agents (`link/nodes.rs`), and when it takes over (`lease/machine.rs`).
 

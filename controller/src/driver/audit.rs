@@ -1,5 +1,5 @@
-//! What the audit says of a request: who asked for which change of what, and what was answered. Decides which requests
-//! have a row, and that a row has names alone: values of parameters, signals and rules may be secret.
+//! The row of a request in the audit: the actor, the change, its object, and the answer. Decides which requests have a
+//! row, and that a row has names alone: values of parameters, signals and rules may be secret.
 //!
 //! The row is a change of the commit that makes the answer true, so there is none without the other. A request that was
 //! refused has a row, too, unless nothing can be written; of refusals that anybody can cause, so many in a minute.

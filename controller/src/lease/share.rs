@@ -1,5 +1,5 @@
-//! Which of a process's sites are whose, as their keepers saw them last, and which one it is to have: where several
-//! controllers serve several sites, each has as many as the others.
+//! Decides which site this process asks for, from the holders of its sites as their keepers saw them last. Where
+//! several controllers serve several sites, each has as many as the others.
 //!
 //! A controller that begins asks for its share, one site at a time, until it has it once. From then on it asks for
 //! nothing: what an operator gives to another stays there. When a controller dies, those that have least take over

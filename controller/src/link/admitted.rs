@@ -1,4 +1,5 @@
-//! Which nodes may enter: those whose sealing key is here, as it is durable. A node that was removed or revoked has none.
+//! The nodes that may enter: those whose sealing key is here, as it is durable. A node that was removed or revoked has
+//! none.
 //!
 //! Absent: the revocation of a node (`controller/engine/src/node_request.rs`), the other reasons to refuse it
 //! (`link/direct/connection.rs`), and who is connected (`registry.rs`).

@@ -1,5 +1,5 @@
-//! What every link shares: the nodes that are connected, and the ways from them to the driver and back. Decides whether
-//! this controller lets clients in, or sends them to the active one (`may_enter`).
+//! The parts that every link shares: the nodes that are connected, and the ways from them to the driver and back.
+//! Decides whether this controller lets clients in, or sends them to the active one (`may_enter`).
 //!
 //! Absent: who is active (`lease.rs`), and the reasons to refuse one node (`link/direct/connection.rs`).
 

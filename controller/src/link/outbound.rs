@@ -1,5 +1,6 @@
-//! What is to be sent on one connection, and the order to end it. The driver loop fills the queue and never waits; the
-//! connection's task empties it, and seals what it takes. The connection ends when more waits than the queue takes.
+//! The queue of what is sent on one connection, and the order to end it. The driver loop fills the queue and never
+//! waits; the connection's task empties it, and seals what it takes. The connection ends when more waits than the queue
+//! takes.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,5 @@
-//! Why this side ends a connection, in MQTT's terms, and which reasons are ordinary: they are logged without a warning.
+//! The reasons for which this side ends a connection, in MQTT's terms, and which of them are ordinary: those are logged
+//! without a warning.
 
 use std::borrow::Cow;
 

@@ -1,5 +1,6 @@
-//! What the claims of an ID token make of somebody: a name, the highest role that one of them stands for, and the part of the
-//! site that they reach. Where the settings name a claim for that part, nobody but an admin gets in without it.
+//! Derives a user from the claims of an ID token: a name, the highest role that one of them stands for, and the part of
+//! the site that the user reaches. Where the settings name a claim for that part, nobody but an admin gets in without
+//! it.
 //!
 //! Absent: whether the token counts (`oidc.rs`), and whether the name is free (`controller/engine/src/user.rs`).
 

@@ -1,5 +1,5 @@
-//! What a provider says of itself: its addresses and keys. Decides when that is asked for again: after an hour, and for a key
-//! that is not known, though not more than once a minute.
+//! The addresses and keys of a provider, as it publishes them. Decides when they are asked for again: after an hour,
+//! and for a key that is not known, though not more than once a minute.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! What the sites of a process share: signals, the socket for operators, the API's own certificate, the log's level, and
-//! what systemd hears.
+//! The parts that the sites of a process share: signals, the socket for operators, the API's own certificate, the log's
+//! level, and the messages to systemd.
 //!
 //! Absent: when a driver counts as stuck (`pulse.rs`).
 

@@ -1,7 +1,7 @@
 //! Copies a site from one database to another, of whatever kind: every table, row by row, in one transaction of
 //! the target. Sealed values stay as they are, so the data key does too.
 //!
-//! What a database keeps in a way of its own (its version, the highest row) is carried over by name.
+//! Values that a database keeps in a way of its own (its version, the highest row) are carried over by name.
 //!
 //! Absent: a backup, which is a file of SQLite (`backup.rs`).
 

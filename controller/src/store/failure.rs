@@ -1,4 +1,4 @@
-//! Which of four kinds a failed commit is: no room, busy, broken, or our own mistake.
+//! The four kinds of a failed commit: no room, busy, broken, or our own mistake.
 //!
 //! Absent: what the driver does then (`driver/turn.rs`), what operators hear (`driver/read_only.rs`), and the codes of
 //! PostgreSQL (`sql/postgres/error.rs`).

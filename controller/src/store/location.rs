@@ -1,4 +1,4 @@
-//! Where a site's database is, as `store.url` says it: a file of SQLite, or a PostgreSQL server.
+//! The location of a site's database, as `store.url` says it: a file of SQLite, or a PostgreSQL server.
 //!
 //! Absent: the parts of a PostgreSQL URL (`sql/postgres/server.rs`).
 

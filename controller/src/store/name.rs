@@ -1,4 +1,4 @@
-//! How logs and reasons call a change that was not written, and about how much room it takes in the database.
+//! The name that logs and reasons give a change that was not written, and about how much room it takes in the database.
 
 use data_encoding::HEXLOWER;
 use muster_engine::record::{Change, RolloutChange};

@@ -1,4 +1,4 @@
-//! What is written is read again.
+//! Everything that is written is read again.
 
 use muster_engine::cause::Cause;
 use muster_engine::notes::{Notes, Trigger, UnitNotes};

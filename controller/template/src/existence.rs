@@ -1,4 +1,4 @@
-//! Which resources a template has once its parameters are known, and what each of these needs then.
+//! The resources that a template has once its parameters are known, and the needs of each then.
 //!
 //! Absent: whether a condition is true (`render/condition.rs`), and its syntax (`function/condition.rs`).
 

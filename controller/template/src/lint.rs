@@ -1,5 +1,5 @@
-//! What a template or environment says that is read, as PyYAML reads it for Heat, but in another way than it looks:
-//! `muster template lint`.
+//! Finds what a template or environment says that is read, as PyYAML reads it for Heat, but in another way than it
+//! looks: `muster template lint`.
 //!
 //! Absent: what is wrong with it (`parse.rs`), and what it means (`validate.rs`).
 

@@ -1,4 +1,4 @@
-//! What goes on however long the driver's turn takes, and what contents may cost.
+//! Work that goes on however long the driver's turn takes, and the bounds on the cost of contents.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

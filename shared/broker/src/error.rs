@@ -1,4 +1,4 @@
-//! What is wrong with a broker, and what to set.
+//! The faults of a broker, and the setting that corrects each.
 
 use std::io::{self, ErrorKind};
 

@@ -1,4 +1,4 @@
-//! What an agent needs to know of the brokers between it and its controller.
+//! The facts that an agent needs about the brokers between it and its controller.
 //!
 //! Absent: the connection through a broker (`agent/link/src/broker.rs`).
 

@@ -41,9 +41,9 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 /// 6: `Survey`, and the action `Adopt`.
 /// 7: Deployments of group `Hook`.
 ///
-/// The messages of agents have had three additions, `Moved`, `Traced` and `Surveyed`. Only a controller that said `Move`,
-/// `Trace` or `Survey` on this connection gets them: a controller reads an agent of the version after its own. The first
-/// other addition comes with one to `Welcome`, which says how much the controller reads.
+/// The messages of agents have had three additions, `Moved`, `Traced` and `Surveyed`. Only a controller that said
+/// `Move`, `Trace` or `Survey` on this connection gets them: a controller reads an agent of the version after its own.
+/// The first other addition comes with one to `Welcome`, which says how much the controller reads.
 pub const READS: u32 = 7;
 /// An agent that reads `Controllers` reads this much at least.
 pub const READS_CONTROLLERS: u32 = 3;

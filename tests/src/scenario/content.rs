@@ -1,4 +1,4 @@
-//! What a template asks for, worked out naively and without the template engine.
+//! The content that a template asks for, worked out naively and without the template engine.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,5 +1,5 @@
-//! What is kept of the past, and of names, has a bound: in some runs that is so small that it is reached all the time, and
-//! in none is more kept than that.
+//! The bounds on history and on names. In some runs they are so small that they are reached all the time. In no run is
+//! more kept than they allow.
 //!
 //! Absent: tombstones of agents. A late message outlives three of them, and makes a thing again.
 

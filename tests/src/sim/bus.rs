@@ -1,5 +1,6 @@
 //! Connections between agents and controller: every message passes the real wire format, and the real seal (`sealed`).
-//! What is on its way when one breaks is lost, either side may notice late, and only what goes one way over one connection keeps its order.
+//! When a connection breaks, messages on their way are lost, and either side may notice late. Messages keep their order
+//! only in one direction of one connection.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

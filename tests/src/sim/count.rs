@@ -1,4 +1,4 @@
-//! How often each thing happened.
+//! The number of times that each event happened.
 
 use std::collections::BTreeMap;
 use std::fmt;

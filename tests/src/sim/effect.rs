@@ -1,4 +1,4 @@
-//! What an agent has done for it: its effects, carried out on its server's disk, host and connection.
+//! The effects of an agent, carried out on its server's disk, host and connection.
 
 use muster_agent_core::{ContentStep, Effect, Input, WriteId};
 use muster_shared::model::{Action, DriftState, Job, Outcome, ReportKey, Up};

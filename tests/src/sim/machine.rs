@@ -161,8 +161,8 @@ impl Machine {
         }
     }
 
-    /// Counts each thing that the taker claims as one that was always there, if the agent has forgotten the resource that
-    /// made it.
+    /// Counts each thing that the taker claims as one that was always there, if the agent has forgotten the resource
+    /// that made it.
     pub(super) fn forgets_retained(&mut self, taker: ResourceId, spec: &Spec) {
         for claim in spec.claims() {
             let made_by = self.host.made_by.get(&claim.key).copied().filter(|by| *by != taker);

@@ -1,6 +1,6 @@
 //! A PostgreSQL server of a test's own: on a Unix socket, and on loopback where a test asks for that.
 //!
-//! It runs as the user `postgres`, since it refuses root. An empty cluster is made once, in `target/testbed`,
+//! The server runs as the user `postgres`, since it refuses root. An empty cluster is made once, in `target/testbed`,
 //! by whichever test needs it first; each server begins with a copy.
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! What reaches the console without a person's click on one of its pages: forged and stolen cookies, forms of other sites'
-//! pages and of other sessions, and addresses that would lead elsewhere.
+//! Requests that reach the console without a person's click on one of its pages: forged and stolen cookies, forms of
+//! other sites' pages and of other sessions, and addresses that would lead elsewhere.
 
 use muster_shared::user_token::UserToken;
 use serde_json::json;

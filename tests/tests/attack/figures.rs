@@ -1,4 +1,4 @@
-//! What honest work takes, and what the controller holds.
+//! The time that honest work takes, and the memory that the controller holds.
 
 use std::fs;
 use std::time::{Duration, Instant};

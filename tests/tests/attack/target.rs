@@ -1,4 +1,4 @@
-//! What is attacked: a controller with a node, a stack and users, and what of it must not change.
+//! The target of the attacks: a controller with a node, a stack and users, and what of it must not change.
 
 use muster_testbed::{eventually, port};
 use muster_tests::site::{Agent, Site, template_of_a_file};

@@ -1,5 +1,5 @@
-//! `docs/reference/compatibility.md`: how much of what others bring Muster takes, counted from what the tests of each hold.
-//! Those tests say that the counts are true; this one that the page has them.
+//! `docs/reference/compatibility.md`: how much of what others bring Muster takes, counted from what the tests of each
+//! hold. Other tests check that the counts are true; this one checks that the page has them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,5 +1,6 @@
-//! What manuals promise, row by row, has a test: `docs/conformance/rows.tsv` says which, and `docs/conformance/README.md`
-//! is made from it. After a change of the rows, `MUSTER_WRITE_DOCUMENTS=1` before this test writes that page anew.
+//! Every promise of the manuals has a test, row by row: `docs/conformance/rows.tsv` says which, and
+//! `docs/conformance/README.md` is made from it. After a change of the rows, `MUSTER_WRITE_DOCUMENTS=1` before this
+//! test writes that page anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! What documents say is true: of tests, functions, facts, examples, known issues and each other.
+//! The statements of documents are true: about tests, functions, facts, examples, known issues and each other.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,4 @@
-//! Who asked for which change: rows that are there with the change, read, followed, and kept when the controller is
-//! killed.
+//! The audit: rows that are there with the change, read, followed, and kept when the controller is killed.
 
 use std::process::Command;
 

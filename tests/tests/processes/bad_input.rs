@@ -1,4 +1,4 @@
-//! What operators and strangers get wrong: a clear error with its place, nothing changed, nothing hung.
+//! Mistakes of operators and strangers: a clear error with its place, nothing changed, nothing hung.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;

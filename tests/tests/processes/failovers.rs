@@ -1,4 +1,4 @@
-//! What a failover may cost: time. Stacks are being created when the active controller is killed, stopped, or cut off
+//! The cost of a failover in time. Stacks are being created when the active controller is killed, stopped, or cut off
 //! from the database or from the agents, or when the database itself fails over. `MUSTER_SOAK=N` repeats each N times.
 //!
 //! Each prints a line of JSON: how long it took from the fault until a successor's first job was done.

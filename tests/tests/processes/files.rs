@@ -1,4 +1,4 @@
-//! What templates and environments name is sent along from the operator's disk, wherever it lies there.
+//! Files that templates and environments name are sent along from the operator's disk, wherever they lie there.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! How a server is told its token.
+//! The ways in which a server gets its token.
 
 use std::fs;
 use std::path::Path;

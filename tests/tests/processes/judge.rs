@@ -1,5 +1,5 @@
-//! What is asked of each page of the console: axe-core finds nothing, it is not too large, and no text of it was run. Pictures
-//! of some are kept for the manual.
+//! The demands on each page of the console: axe-core finds nothing, the page is not too large, and no text of it was
+//! run. Pictures of some pages are kept for the manual.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What an operator does first: token, join, create, look, update, delete.
+//! The first steps of an operator: token, join, create, look, update, delete.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! What an operator does with a stack that stands: looks whether it still does, keeps a thing, compares what others
+//! The work of an operator on an existing stack: looks whether it is as desired, keeps a thing, compares what others
 //! own, and stops what takes too long.
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! What hidden parameters hold is where it is needed, and nowhere else: not in the controller's files, whatever it dies of,
-//! not in logs, not in what operators see.
+//! The values of hidden parameters are where they are needed, and nowhere else: not in the controller's files, whatever
+//! ends it, not in logs, not in what operators see.
 
 use std::fs;
 use std::io::{Read as _, Write as _};

@@ -1,4 +1,4 @@
-//! What agents tell of their bridges' ports, and whom the controller takes to be at the other end.
+//! The agents' reports of their bridges' ports, and the neighbours that the controller derives from them.
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! Somebody changes things by hand, and the controller says so or corrects it; facts of a server.
+//! Things are changed by hand, and the controller reports or corrects that; facts of a server.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

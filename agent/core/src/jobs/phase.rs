@@ -1,4 +1,4 @@
-//! How far a resource's current job is: its phase. The diagram is in `begin.rs`.
+//! The phase of a resource's current job. The diagram is in `begin.rs`.
 
 use std::time::Duration;
 

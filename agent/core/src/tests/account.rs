@@ -1,4 +1,4 @@
-//! What the agent tells of its jobs, and the time that it counts itself.
+//! The agent's report of its jobs, and the time that it counts itself.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a server makes of its network when it starts after a power cut at any point of a taking-over.
+//! The network of a server that starts after a power cut at any point of a taking-over.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What was true of the switch, the table or the disk a moment ago.
+//! Answers that were true of the switch, the table or the disk a moment ago.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What could not be restored yet, and what the disk said of it by half.
+//! Things that could not be restored yet, or that the disk has recorded by half.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the controller's store does not know: described, and removed by the ledger's own word.
+//! Things that the controller's store does not know: described, and removed by the ledger's own record.
 
 use muster_shared::model::{
     Action, Content, Deployment, DeploymentAction, DeploymentGroup, DeploymentStep, Down, Job, OnInterrupt,

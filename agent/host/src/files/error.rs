@@ -1,4 +1,4 @@
-//! Why a file is not as desired, for the operator, and whether a further attempt can help.
+//! The reasons why a file is not as desired, for the operator, and whether a further attempt can help.
 //!
 //! Absent: when that attempt comes (`controller/engine/src/retry.rs`).
 

@@ -1,4 +1,4 @@
-//! Why the network could not be read or changed, and whether anything may have changed.
+//! The reasons why the network could not be read or changed, and whether anything may have changed.
 //!
 //! Absent: whether a further attempt can help (`network_failed`, `agent/src/host.rs`).
 

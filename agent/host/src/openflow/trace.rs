@@ -1,4 +1,4 @@
-//! What a switch would do with a packet: Open vSwitch's own `ofproto/trace`, asked over the control socket of
+//! Asks a switch what it would do with a packet: Open vSwitch's own `ofproto/trace`, over the control socket of
 //! ovs-vswitchd (`<rundir>/ovs-vswitchd.<pid>.ctl`, JSON-RPC 1.0). The packet is not sent, and nothing changes.
 //!
 //! ```text

@@ -1,4 +1,4 @@
-//! What flow tables ask of the network.
+//! The questions of flow tables to the network.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;

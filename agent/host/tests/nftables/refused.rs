@@ -1,4 +1,4 @@
-//! What does not map is refused by name, before anything changes.
+//! Rules that do not map are refused by name, before anything changes.
 
 use muster_host::nftables::Nftables;
 use muster_host::openflow::Lost;

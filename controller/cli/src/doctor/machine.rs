@@ -1,6 +1,6 @@
 //! The machine of the controller, where the command runs there: data directory, clock, port, firewall.
 //!
-//! What cannot be looked at, as by an operator who is not root, is left out. Nothing is changed.
+//! Things that cannot be looked at, as by an operator who is not root, are left out. Nothing is changed.
 
 mod clock;
 mod directory;

@@ -1,4 +1,4 @@
-//! How many there are of something, and the first of them by name.
+//! A count of things, and the first of them by name.
 
 /// Names that are told.
 const FIRST: usize = 5;

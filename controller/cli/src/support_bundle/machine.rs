@@ -1,4 +1,5 @@
-//! What the controller's machine has for a bundle: its system, the controller's settings, and the journal of its unit.
+//! The parts of a bundle from the controller's machine: its system, the controller's settings, and the journal of its
+//! unit.
 //!
 //! Files that the settings name are never opened: passwords and keys are in them.
 

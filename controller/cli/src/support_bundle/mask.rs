@@ -1,4 +1,4 @@
-//! What looks like a secret leaves a text or a document before it goes into a bundle.
+//! Masks texts that look like secrets before a text or a document goes into a bundle.
 //!
 //! The controller masks hidden parameters itself. This mask is for secrets that nobody declared: passwords in settings and
 //! URLs, tokens and keys in logs, output of scripts. It would rather take too much than too little.

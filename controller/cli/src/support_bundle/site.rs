@@ -1,7 +1,7 @@
-//! What the controller knows of the site, for a bundle.
+//! The parts of a bundle that the controller knows of the site.
 //!
-//! Absent on purpose: templates, and values of parameters and outputs. What the controller does not answer is left out,
-//! with its reason.
+//! Absent on purpose: templates, and values of parameters and outputs. Questions that the controller does not answer
+//! are left out, with the reason.
 
 use std::cmp::Reverse;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! What `muster top` asks the controller for a refresh: as many requests for ten thousand nodes as for ten.
+//! The questions of `muster top` to the controller for a refresh: as many requests for ten thousand nodes as for ten.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

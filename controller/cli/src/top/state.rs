@@ -1,4 +1,4 @@
-//! What `muster top` knows and what its keys do, without a terminal and without a controller.
+//! The state of `muster top` and the effect of its keys, without a terminal and without a controller.
 //!
 //! Absent: how it looks (`top/view.rs`), and which questions are asked (`top/question.rs`).
 

@@ -1,4 +1,4 @@
-//! How `muster top` looks: a frame is a function of the state, and of whether there are colours.
+//! The frames of `muster top`: a frame is a function of the state, and of whether there are colours.
 
 use muster_api::stack::{ActiveView, ProgressView, RolloutView, StackView};
 use ratatui::Frame;

@@ -1,4 +1,4 @@
-//! What operators see of stacks that are there, and do with their parts.
+//! The commands with which operators look at existing stacks, and work on their parts.
 
 use serde_json::{Value, json};
 

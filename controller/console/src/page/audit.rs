@@ -1,4 +1,4 @@
-//! Who asked for which change, the newest first.
+//! The audit: changes with the user who asked for each, the newest first.
 
 use axum::extract::Query;
 use axum::response::Response;

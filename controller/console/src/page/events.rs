@@ -1,4 +1,4 @@
-//! What happened to a stack, the newest first.
+//! The events of a stack, the newest first.
 
 use axum::extract::{Path, Query};
 use axum::response::Response;

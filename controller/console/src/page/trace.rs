@@ -1,4 +1,4 @@
-//! Where a packet goes: a form, the path drawn, and each hop; and the same for the packets of an intent.
+//! The trace of a packet: a form, the path drawn, and each hop; and the same for the packets of an intent.
 
 use axum::extract::{Path, Query};
 use axum::response::Response;

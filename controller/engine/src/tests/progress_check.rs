@@ -1,4 +1,4 @@
-//! Which row waits for what and since when, and the events about no progress.
+//! The waits of rows and the times when they began, and the events about no progress.
 
 use std::time::Duration;
 

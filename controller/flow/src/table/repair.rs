@@ -1,4 +1,4 @@
-//! What a comparison found on the device: entries that it holds otherwise than the table, and strays.
+//! The differences that a comparison found on the device: entries that it holds otherwise than the table, and strays.
 //!
 //! Absent: the comparison itself (`reconcile.rs`).
 

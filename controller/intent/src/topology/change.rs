@@ -1,4 +1,4 @@
-//! What changed since the tracker last looked. A thing that changed back is not among the changes.
+//! The changes since the tracker last looked. A thing that changed back is not among the changes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Where hosts are: decides which statement counts, as operators declare and agents see them.
+//! The places of hosts: decides which statement counts, as operators declare and agents see them.
 //!
 //! Absent: how many hosts there may be, and the statements themselves (`host.rs`).
 

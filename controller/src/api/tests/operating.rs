@@ -1,4 +1,4 @@
-//! What operators do with stacks and nodes that are there.
+//! The requests of operators for existing stacks and nodes.
 
 use muster_shared::model::Up;
 

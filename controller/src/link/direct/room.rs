@@ -1,5 +1,4 @@
-//! Which clients wait to be let in, and which has to leave when the room is full. Pure: no clock,
-//! no socket.
+//! Decides which clients wait to be let in, and which has to leave when the room is full. Pure: no clock, no socket.
 //!
 //! A newcomer is let in, and another guest leaves for it: one of those that have waited longest, of
 //! the address that has most places. So an address takes places from itself first, and an address

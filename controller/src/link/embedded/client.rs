@@ -1,5 +1,5 @@
-//! Who a client of the embedded broker is, and which topics it has. As the ACL of `examples/mosquitto` has it, with one
-//! difference: at the router a joiner's topics are those of its place ([`JoinPlaces`]).
+//! The identity of a client of the embedded broker, and its topics. They are as in the ACL of `examples/mosquitto`,
+//! with one difference: at the router a joiner's topics are those of its place ([`JoinPlaces`]).
 
 use std::sync::Arc;
 

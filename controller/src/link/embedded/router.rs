@@ -1,7 +1,7 @@
 //! rumqttd's router: a thread of its own, which carries messages from topic to topic.
 //!
-//! It sends what it has by a log per filter, in memory, and drops what does not fit; the segments of both ends find what
-//! is missing. A router whose thread has ended is replaced: all connections through it end, and begin again.
+//! The router sends what it has by a log per filter, in memory, and drops what does not fit; the segments of both ends
+//! find what is missing. A router whose thread has ended is replaced: all connections through it end, and begin again.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

@@ -1,4 +1,4 @@
-//! What the database holds is what the engine's changes mean, after every step of random operations.
+//! The database holds what the engine's changes mean, after every step of random operations.
 
 use std::collections::BTreeMap;
 

@@ -14,7 +14,7 @@
 //! `tokio-postgres` runs the connection on a thread of its own. The caller's thread waits for answers by itself
 //! ([`wait`]), so the driver may call from within its runtime. See docs/decisions/0019-postgresql.md.
 //!
-//! Where the site has a lease (`store/lease.rs`), each transaction begins with a look at it, in the same round trip.
+//! If the site has a lease (`store/lease.rs`), each transaction begins with a look at it, in the same round trip.
 
 mod convert;
 mod error;

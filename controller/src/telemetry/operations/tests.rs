@@ -1,4 +1,4 @@
-//! Which spans there are, in which trace, and how they end.
+//! The spans of operations, the trace of each, and their ends.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What the keys of templates are, in a line each. Types, properties and functions say it themselves.
+//! The keys of templates, described in a line each. Types, properties and functions describe themselves.
 
 /// The description of an owner's key, or of the owner itself, which is the empty key.
 pub(super) fn of(owner: &str, key: &str) -> &'static str {

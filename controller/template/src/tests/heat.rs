@@ -1,7 +1,7 @@
-//! What Heat makes of the same: `tests/oracle/recorded.json`, which `tests/oracle/record` writes anew.
+//! The results of Heat for the same templates: `tests/oracle/recorded.json`, which `tests/oracle/record` writes anew.
 //!
-//! What differs is listed in `tests/oracle/differences.txt`, and nothing else may: a difference that is gone has to
-//! leave the list. `MUSTER_BLESS=1` writes the list as it is, to be read before it is committed.
+//! Differences are listed in `tests/oracle/differences.txt`, and there may be no others: a difference that is gone has
+//! to leave the list. `MUSTER_BLESS=1` writes the list as it is, to be read before it is committed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

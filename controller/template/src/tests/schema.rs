@@ -1,4 +1,4 @@
-//! What is told of types is what the code does.
+//! The schema says of types what the code does.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! What is said of a type that Muster does not have: a cloud's, one of another program, or a typing error.
+//! The message about a type that Muster does not have: a cloud's, one of another program, or a typing error.
 
 use crate::error::{cut, suggestion};
 use crate::types::Kind;

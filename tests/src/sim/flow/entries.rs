@@ -1,4 +1,5 @@
-//! What operators and stacks ask devices to hold: few places, so that they meet, and contents that tell who asked last.
+//! The entries that operators and stacks want on devices: few places, so that they meet, and contents that tell who
+//! asked last.
 
 use muster_shared::model::flow::{
     Action, Band, Criterion, DeviceName, Entry, Field, Group, GroupBucket, GroupKind, Instruction, Meter,

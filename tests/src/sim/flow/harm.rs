@@ -1,4 +1,4 @@
-//! What befalls a switch: it restarts, bridges go and come back, and somebody changes rules behind the agent's back.
+//! Harm to a switch: it restarts, bridges go and come back, and rules are changed behind the agent's back.
 
 use std::time::Duration;
 

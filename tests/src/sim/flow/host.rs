@@ -1,4 +1,4 @@
-//! What a server does for its agent's flow tables: logs on its disk, and the switch, each with its fate.
+//! The work of a server for its agent's flow tables: logs on its disk, and the switch, each with its fate.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

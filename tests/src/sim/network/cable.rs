@@ -35,8 +35,8 @@ pub struct Ear {
 
 /// A port speaks so often: milliseconds.
 const SPEAKS_EVERY: u64 = 2000;
-/// The milliseconds after which a port no longer hears a beacon that nobody says any more, at least and at most: a beacon
-/// is good for 6 s.
+/// The milliseconds after which a port no longer hears a beacon that nobody says any more, at least and at most: a
+/// beacon is good for 6 s.
 const MISSED: (u64, u64) = (4000, 6000);
 
 impl World {

@@ -1,5 +1,5 @@
-//! Passes requests of a controller's lease machine to the row of the lease, and the answers back: `lease/keeper.rs` does
-//! the same on a thread.
+//! Passes requests of a controller's lease machine to the row of the lease, and the answers back, as `lease/keeper.rs`
+//! does on a thread.
 //!
 //! Requests and answers take their time, and are lost where a controller is cut off. Answers that arrive while a
 //! process is paused are taken when it goes on.

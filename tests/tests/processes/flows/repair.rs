@@ -1,4 +1,4 @@
-//! What somebody changes behind Muster's back is corrected; what is not Muster's is left alone.
+//! Rules that are changed behind Muster's back are corrected; rules that are not Muster's are left alone.
 
 use muster_testbed::eventually;
 use serde_json::json;

@@ -13,8 +13,8 @@
 //!   Datapath actions: set(eth(dst=52:54:00:12:34:56)),b             the ports that `NORMAL` chose
 //! ```
 //!
-//! What is within a block or a bucket of a group is indented, and changes no packet behind it. An action that is
-//! not known here is a [`TraceStep::Unclear`]: the packet behind it is not the one that leaves.
+//! Lines within a block or a bucket of a group are indented, and change no packet behind it. An action that is not
+//! known here is a [`TraceStep::Unclear`]: the packet behind it is not the one that leaves.
 //!
 //! Absent: the values of actions (`action.rs`).
 

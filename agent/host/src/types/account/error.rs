@@ -1,4 +1,4 @@
-//! Why a user or a group is not as desired, and whether a further attempt can help. No error contains a
+//! The reasons why a user or a group is not as desired, and whether a further attempt can help. No error contains a
 //! password or its hash.
 //!
 //! Absent: when that attempt comes (`controller/engine/src/retry.rs`).

@@ -1,4 +1,4 @@
-//! Why a package is not as desired, and whether a further attempt can help.
+//! The reasons why a package is not as desired, and whether a further attempt can help.
 //!
 //! Absent: when that attempt comes (`controller/engine/src/retry.rs`).
 

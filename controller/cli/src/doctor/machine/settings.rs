@@ -1,5 +1,5 @@
-//! Of the controller's settings, what its machine's checks need. The whole file is the controller's to judge
-//! (`controller/src/config.rs`).
+//! The controller's settings, as far as the checks of its machine need them. The whole file is the controller's to
+//! judge (`controller/src/config.rs`).
 
 use std::fs;
 use std::io::ErrorKind;

@@ -1,5 +1,5 @@
-//! What a new connection finds out first: whether the server does, whose the database is, and at which commit it is. A
-//! writer takes the site's lock here.
+//! The first questions of a new connection: whether the server answers, whose the database is, and at which commit it
+//! is. A writer takes the site's lock here.
 //!
 //! Absent: which controller may take the lease (`lease/machine.rs`).
 

@@ -1,4 +1,4 @@
-//! What each version has.
+//! The features of each version.
 
 use super::{template, value_in};
 use crate::{Version, functions, parse};

@@ -1,4 +1,4 @@
-//! What comes before a port that only the tree knows as one.
+//! Resources that come before a port which only the tree knows as one.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! What TripleO's templates say of a cloud, on servers that are there.
+//! TripleO's templates of a cloud, on servers that are there.
 
 use super::*;
 

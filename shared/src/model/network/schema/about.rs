@@ -1,4 +1,4 @@
-//! What the object types of a network document and their options are, in a line each, for editors. Types and options
+//! The object types of a network document and their options, described in a line each, for editors. Types and options
 //! that Muster refuses have none.
 //!
 //! Absent: why an option changes nothing, or is refused (`model/network/support.rs`).

@@ -12,7 +12,7 @@ use super::store::Tables;
 /// Last bytes of addresses that are in a pool, of any that there ever is.
 pub const POOL: RangeInclusive<u8> = 10..=130;
 
-/// And of those that ports ask for.
+/// The last parts of the addresses that ports ask for.
 pub const ASKED_FOR: RangeInclusive<u8> = 150..=231;
 
 /// The reason of a port that gets no address.
@@ -38,7 +38,7 @@ pub fn third_of(network: &str) -> usize {
 pub struct Held(BTreeMap<String, Vec<u64>>);
 
 impl Held {
-    /// As it is durable.
+    /// Returns the addresses that are held, as they are durable.
     pub fn of(tables: &Tables) -> Self {
         let mut held = Self::default();
         for row in tables.rows.values().filter(|row| row.progress.applied) {

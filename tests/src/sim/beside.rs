@@ -40,14 +40,14 @@ pub struct Beside {
 
 /// The reason why a commit was not written.
 pub enum Refused {
-    /// As the run wanted it.
+    /// The run wanted the error.
     Expected(StoreError),
     /// The change should have been written.
     Wrong(String),
 }
 
 impl Beside {
-    /// For this seed, if it has one.
+    /// Makes the real database for this seed, if the seed has one.
     pub fn of(seed: u64) -> Option<Self> {
         seed.is_multiple_of(EACH).then(|| {
             let folder = tempfile::tempdir().expect("a folder for temporary files");
@@ -143,7 +143,7 @@ impl World {
     }
 }
 
-/// Each record, by what it is of.
+/// Returns the text of each record, by what the record is about.
 fn told(snapshot: &Snapshot) -> BTreeMap<String, String> {
     let mut told = BTreeMap::new();
     let mut tell = |of: String, what: &dyn Debug| drop(told.insert(of, format!("{what:?}")));

@@ -39,7 +39,7 @@ pub fn limits(options: &Options, limits: Limits) -> Limits {
 }
 
 impl Tables {
-    /// More is kept of something than there may be.
+    /// Returns what the tables keep more of than they may.
     fn keeps_too_much(&self, limits: &Limits) -> Option<String> {
         let too_many = |what: &str, many: usize, most: usize| {
             (many > most).then(|| format!("{many} {what} are kept, and {most} may be"))

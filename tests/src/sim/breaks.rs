@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// No more faults, and what is broken is mended.
+    /// Ends all faults, and mends what is broken.
     pub fn heal(&mut self) {
         self.faults.on = false;
         self.note(|_| "no more faults".to_owned());

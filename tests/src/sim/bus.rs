@@ -18,9 +18,9 @@ use super::world::{Event, World};
 /// The way a message goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// To the agent.
+    /// From the controller to the agent.
     Down,
-    /// To the controller.
+    /// From the agent to the controller.
     Up,
 }
 
@@ -42,7 +42,7 @@ pub struct Line {
     pub life: u64,
     /// The number of the controller's start.
     pub run: u64,
-    /// When it was made.
+    /// The time when the connection was made.
     pub since: MonoTime,
     /// Nothing gets through any more.
     pub broken: bool,
@@ -62,7 +62,7 @@ struct Pipe {
 /// The connections that there ever were.
 #[derive(Default)]
 pub struct Bus {
-    /// By number.
+    /// The connections by number.
     pub lines: BTreeMap<u64, Line>,
     /// The one that each node has, as the controller sees it.
     pub registered: BTreeMap<NodeId, u64>,
@@ -348,7 +348,7 @@ pub fn told(message: &Down) -> String {
     }
 }
 
-/// The same for what an agent says.
+/// Returns an agent's message as it is noted: sums stand for many bytes.
 pub fn said(message: &Up) -> String {
     match message {
         Up::Challenge { key, bytes } => format!("Challenge {key:?}: {}", summed(bytes)),

@@ -22,7 +22,7 @@ use super::world::{Event, World};
 
 /// Seconds of the wall clock when a run begins, where nobody sets it.
 const WALL: i64 = 1_700_000_000;
-/// By how much clocks are set, in seconds, forward or back.
+/// The seconds by which clocks are set, forward or back.
 const JUMPS: [i64; 6] = [20, 400, 3700, 86_400, 30 * 86_400, 10 * 365 * 86_400];
 /// Milliseconds between two jumps.
 const EVERY: (u64, u64) = (5000, 180_000);
@@ -62,9 +62,9 @@ pub struct Clocks {
     /// Whether clocks are set in this run.
     pub is_on: bool,
     dice: Dice,
-    /// So much is the controller's ahead.
+    /// The seconds by which the controller's clock is ahead.
     ahead: i64,
-    /// As the database has it.
+    /// The record of the clock in the database.
     kept: Option<String>,
     steady: Option<SteadyClock>,
     held: Vec<Held>,
@@ -128,7 +128,7 @@ impl Clocks {
 }
 
 impl World {
-    /// From now on.
+    /// Plans the first jump of a clock, and the first look at tokens.
     pub fn clocks_begin(&mut self) {
         self.later(Duration::from_secs(8), Event::ClockJumps);
         self.later(Duration::from_secs(9), Event::LooksAtTokens);
@@ -159,7 +159,7 @@ impl World {
         }
     }
 
-    /// As the link reads it.
+    /// Puts the difference of the clocks into messages, as the link reads it.
     pub fn reads_clocks(&mut self, at: usize, messages: &mut [Up]) {
         let ours = self.shared.borrow().clocks.ahead;
         let clock = &mut self.machines[at].clock;
@@ -234,7 +234,7 @@ impl World {
         }
     }
 
-    /// By somebody of another name: it is said whether it would count.
+    /// Shows a token under a name that it is not for: the refusal says whether it would count.
     fn shows_a_token(&mut self) {
         let (held, wall, ahead) = {
             let clocks = &mut self.shared.borrow_mut().clocks;

@@ -30,7 +30,7 @@ const WAKES_MAX: u32 = 10_000;
 
 /// The controller's process.
 pub struct Controller {
-    /// While it runs.
+    /// The turns of the process, while it runs.
     pub turns: Option<Turns<SimStore, SimOutbox>>,
     /// Counts its starts.
     pub run: u64,
@@ -62,7 +62,7 @@ pub enum Inlet {
 }
 
 impl Controller {
-    /// Not started yet.
+    /// Makes a controller that has not started yet.
     pub fn new(limits: Limits) -> Self {
         Self {
             turns: None,
@@ -84,7 +84,7 @@ impl Controller {
         std::mem::take(&mut self.inbox)
     }
 
-    /// When it started.
+    /// Returns the time when the process started.
     pub fn started(&self) -> MonoTime {
         self.started
     }
@@ -191,7 +191,7 @@ impl World {
         self.controller_turn();
     }
 
-    /// For its next turn.
+    /// Queues an input for the controller's next turn.
     pub fn tell_controller(&mut self, inlet: Inlet) {
         if self.controller.turns.is_some() {
             self.controller.inbox.push_back(inlet);
@@ -231,7 +231,8 @@ impl World {
         self.controller_turns_over_with(turn.as_ref());
     }
 
-    /// So much of what waits. What comes while the database is busy waits with it, as in the real driver.
+    /// Takes at most this many of the inputs that wait. Inputs that come while the database is busy wait with it, as in
+    /// the real driver.
     fn controller_takes(&mut self, most: usize) {
         let now = self.controller_now();
         for _ in 0..most {
@@ -283,7 +284,7 @@ impl World {
         self.controller_turn();
     }
 
-    /// After what waited was taken, as in the real driver.
+    /// Wakes the controller if a timer is due, after the inputs that waited were taken, as in the real driver.
     fn controller_wakes_if_due(&mut self) {
         let (now, turns) = (self.controller_now(), self.controller.turns.as_ref());
         if turns.and_then(|turns| turns.poll_timeout()).is_some_and(|due| due <= now) {
@@ -412,7 +413,7 @@ impl World {
         self.asks_for(request, None, alone)
     }
 
-    /// The same; what it should lead to is known.
+    /// Asks the controller, as [`Self::ask`]. The reference knows what the request should lead to.
     pub fn asks_for(
         &mut self,
         request: Request,

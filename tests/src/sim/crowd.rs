@@ -80,7 +80,7 @@ impl World {
         (0..self.options.stacks).find(deleting)
     }
 
-    /// For a turn that is to come.
+    /// An operator of a crowd asks for something: a later turn finds it.
     pub fn one_of_a_crowd_asks(&mut self) {
         if self.operators.done || self.controller.turns.is_none() {
             return;

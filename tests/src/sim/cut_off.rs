@@ -37,7 +37,7 @@ impl World {
         }
     }
 
-    /// Unless it has ended since, or is reached again.
+    /// Ends an agent that is cut off, unless it has ended since or is reached again.
     pub fn ends_while_cut(&mut self, at: usize, life: u64, power_cut: bool) {
         let machine = &self.machines[at];
         if self.faults.on && machine.life == life && machine.host.is_cut() {

@@ -26,7 +26,7 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// From 0 to below `end`, which is not 0.
+    /// Returns a number from 0 to below `end`, which is not 0.
     pub fn below(&mut self, end: u64) -> u64 {
         self.number() % end.max(1)
     }
@@ -41,7 +41,7 @@ impl Dice {
         self.below(times) == 0
     }
 
-    /// With this probability in thousandths.
+    /// Returns true with this probability in thousandths.
     pub fn per_mille(&mut self, rate: u64) -> bool {
         self.below(1000) < rate
     }
@@ -51,7 +51,7 @@ impl Dice {
         &items[self.index(items.len())]
     }
 
-    /// From `least` to `most` milliseconds.
+    /// Returns a time from `least` to `most` milliseconds.
     pub fn millis(&mut self, least: u64, most: u64) -> Duration {
         Duration::from_micros(least * 1000 + self.below((most - least) * 1000 + 1))
     }

@@ -17,7 +17,7 @@ pub struct Disk {
     pub(super) entries: BTreeMap<ResourceId, Entry>,
     /// The claims that each resource held last, also of those that are gone.
     held: BTreeMap<ResourceId, Vec<Claim>>,
-    /// As they were when last synced, of those that were written since.
+    /// Entries that were written since the last sync, as they were then.
     pub(super) unsynced: BTreeMap<ResourceId, Option<Entry>>,
     pub(super) epoch: EpochId,
     pub(super) epoch_synced: EpochId,

@@ -89,8 +89,8 @@ impl World {
         self.thing_changed(at, thing);
     }
 
-    /// Unless somebody else has done so, or no resource stands for it any more: one that was to be kept when its resource
-    /// went is as it was then, and nobody looks at it.
+    /// Restores a thing by hand, unless somebody else has done so or no resource stands for it any more. A thing that
+    /// was kept when its resource went stays as it was then, and nobody looks at it.
     pub(super) fn puts_thing_back(&mut self, at: usize, thing: &Thing, was: Left) {
         let machine = &self.machines[at];
         if machine.knows(thing)

@@ -35,7 +35,7 @@ pub enum Kind {
     PacketsSwapped,
     /// A connection ends, and what was on its way is lost.
     ConnectionBreaks,
-    /// The same, and a side notices late.
+    /// A connection breaks, and a side notices late.
     ConnectionSilent,
     /// The controller is told of a connection after the one that took its place: the agent had given it up.
     ConnectionOvertaken,
@@ -225,7 +225,7 @@ impl Kind {
         matches!(self, Self::StoreRestored | Self::ControllerTwice | Self::AgentReverted | Self::AgentCloned)
     }
 
-    /// For reports.
+    /// Returns the name for reports.
     pub fn name(self) -> String {
         let mut name = String::new();
         for c in format!("{self:?}").chars() {
@@ -351,7 +351,7 @@ pub struct Fired {
     /// The time of the fault.
     pub at: MonoTime,
     pub kind: Kind,
-    /// To whom.
+    /// The object of the fault.
     pub whom: String,
 }
 
@@ -399,7 +399,7 @@ impl Faults {
         true
     }
 
-    /// For how bad it is.
+    /// Returns the dice for the severity of such a fault.
     pub fn dice(&mut self, kind: Kind) -> &mut Dice {
         self.dice.entry(kind).or_insert_with(|| Dice::new(0, &kind.name()))
     }

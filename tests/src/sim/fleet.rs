@@ -14,12 +14,12 @@ use super::shared::Shared;
 use super::store::Tables;
 use super::world::{Event, World};
 
-/// As many as selectors ask for.
+/// The number of roles that selectors ask for.
 const ROLES: u64 = 3;
 /// A stack follows its nodes within a minute, and the controller may stand still and wait for its disk before.
 const FOLLOWS_WITHIN: Duration = Duration::from_secs(180);
 
-/// For the counts.
+/// A change within this time counts as recent, for the counts.
 const JUST_NOW: Duration = Duration::from_secs(5);
 
 type Labels = BTreeMap<String, String>;

@@ -48,7 +48,7 @@ use twin::Twin;
 
 /// A run in so many has disks that go back.
 const EACH: u64 = 8;
-/// So often is the store restored in a run that is about that.
+/// The most restores of the store in a run that is about them.
 const RESTORES_MAX: u32 = 2;
 
 /// Disks that go back.
@@ -151,7 +151,7 @@ impl History {
 }
 
 impl World {
-    /// When disks are copied.
+    /// Plans the times when disks are copied.
     pub fn history_begins(&mut self) {
         if self.history.is_on {
             if self.history.which.has(Which::Stores) {

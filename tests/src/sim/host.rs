@@ -51,19 +51,19 @@ pub struct Step {
 pub struct Host {
     /// Values of each dummy.
     pub dummies: BTreeMap<ResourceId, BTreeMap<String, String>>,
-    /// By path.
+    /// The files by path.
     pub files: BTreeMap<String, FileState>,
     /// MTU by name.
     pub links: BTreeMap<String, u32>,
-    /// As it is without Muster.
+    /// The files as they are without Muster.
     pub files_before: BTreeMap<String, FileState>,
-    /// As they are without Muster.
+    /// The links as they are without Muster.
     pub links_before: BTreeMap<String, u32>,
     /// The last writer of a path or link that is there.
     pub made_by: BTreeMap<String, ResourceId>,
     /// Links that somebody has changed by hand since they were made: to what, and when.
     pub by_hand: BTreeMap<String, (u32, MonoTime)>,
-    /// When somebody last changed a link by hand.
+    /// The time when each link was last changed by hand.
     pub touched: BTreeMap<String, MonoTime>,
     /// Files and dummies that others have changed since they were made.
     pub others: Others,
@@ -96,7 +96,7 @@ fn digest_of(file: &File) -> ContentDigest {
 }
 
 impl Host {
-    /// With some things of its own.
+    /// Makes a server with some things of its own.
     pub fn new(dice: &mut Dice, stacks: usize) -> Self {
         let mut host = Self::default();
         let paths = (0..stacks).flat_map(|stack| (0..5).map(move |n| format!("/etc/s{stack}-{n}")));

@@ -21,7 +21,7 @@ const EACH: usize = 10;
 const LOOKS_IN: u64 = 200;
 
 impl Options {
-    /// As it is run: some sites are large.
+    /// Returns the options of the run: some sites are large.
     pub fn sized(self) -> Self {
         let is_large = self.parts.large && Dice::new(self.seed, "large").one_in(IN);
         if !is_large {

@@ -27,11 +27,12 @@ const BANDWIDTHS: [u64; 4] = [16_000, 16_000, 24_000, 50_000];
 /// The deadline of a job is short, so that a content of some megabytes takes ten of them.
 const DEADLINE: Duration = Duration::from_secs(30);
 const DEADLINES: u32 = 10;
-/// In milliseconds.
+/// An hour in milliseconds.
 const HOUR: u64 = 3_600_000;
 /// A server stands still for so many times as long: longer than its controller waits for a word.
 pub const STANDS_STILL: u32 = 6;
-/// So long an agent keeps what an attempt has fetched, but for what a disk takes to record the attempt's end.
+/// The time for which an agent keeps what an attempt has fetched, apart from the time in which a disk records the end
+/// of the attempt.
 const KEPT_FOR: Duration = Duration::from_secs(590);
 /// A record is on disk by then.
 const RECORDED_WITHIN: Duration = Duration::from_secs(1);
@@ -59,7 +60,7 @@ impl Load {
         Self { is_on: false, is_wide: false, dice: Dice::new(0, "load") }
     }
 
-    /// For a stream of its own.
+    /// Returns the load with a stream of random numbers of its own.
     pub fn part(&self, seed: u64, purpose: &str) -> Self {
         Self { is_on: self.is_on, is_wide: self.is_wide, dice: Dice::new(seed, purpose) }
     }
@@ -91,7 +92,7 @@ impl Load {
         (self.is_on && self.dice.one_in(12)).then_some(HOUR)
     }
 
-    /// As many jobs with one server as there may be, and some more.
+    /// Draws a number of jobs for one server: as many as there may be, and some more.
     pub fn crowd(&mut self) -> Option<u64> {
         (self.is_on && self.dice.one_in(CROWDED_IN)).then(|| 250 + self.dice.below(40))
     }
@@ -102,7 +103,7 @@ impl Load {
     }
 }
 
-/// When jobs came to a server, and which of them have had their turn since its agent began.
+/// The times when jobs came to a server, and the jobs that have had their turn since its agent began.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
     /// An attempt that runs, and a further one that came meanwhile, have a place each.
@@ -111,9 +112,9 @@ pub struct Places {
     unplaced: BTreeSet<(ResourceId, Generation)>,
     next: u64,
     begun: BTreeSet<ReportKey>,
-    /// When attempts ended.
+    /// The times when attempts ended.
     ended: BTreeMap<ReportKey, MonoTime>,
-    /// When the first piece of a content came.
+    /// The time when the first piece of a content came.
     fetched: BTreeMap<ContentDigest, MonoTime>,
 }
 

@@ -58,7 +58,7 @@ pub struct Machine {
     boot: u128,
     /// Whether it starts anew after a power cut.
     boots: bool,
-    /// When its agent last began, or went on after it stood still.
+    /// The time when its agent last began, or went on after it stood still.
     pub up_since: MonoTime,
     /// Counts how often it was cut off.
     pub cuts: u32,
@@ -87,7 +87,7 @@ pub struct Process {
     turn_due: bool,
     timer: u64,
     pub(super) runs: BTreeMap<ReportKey, Run>,
-    /// With whether the agent knows that it has made the thing.
+    /// Checks under way, each with whether the agent knows that it has made the thing.
     pub(super) checks: BTreeMap<ReportKey, (Job, bool)>,
     /// Adoptions that found what they want.
     pub(super) compared: BTreeSet<ReportKey>,

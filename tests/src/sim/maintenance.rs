@@ -11,7 +11,7 @@ use super::machine::Machine;
 use super::shared::Shared;
 use super::world::{Event, World};
 
-/// Until somebody asks again for what could not be asked for.
+/// The pause before an operator asks again.
 const AGAIN: Duration = Duration::from_secs(2);
 
 impl World {

@@ -110,7 +110,7 @@ pub struct Parts {
     pub standbys: bool,
 }
 
-/// By its name.
+/// A part of a site, by its name on the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Part {
     /// Bridges, cables that fail, and intents
@@ -136,7 +136,7 @@ pub enum Part {
 }
 
 impl Parts {
-    /// None of them.
+    /// The site has none of the parts.
     pub const NONE: Self = Self {
         network: false,
         fleets: false,

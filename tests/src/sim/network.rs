@@ -35,7 +35,7 @@ use walk::Rules;
 pub struct Network {
     /// The cables as they are wanted.
     pub fabric: Rc<Fabric>,
-    /// As they are, in the order of the fabric's.
+    /// The states of the cables, in the order of the fabric's.
     cables: Vec<Cable>,
     /// Ports for hosts that are down, each with the turn in which it went.
     down: BTreeMap<(usize, &'static str), u64>,
@@ -54,7 +54,7 @@ pub struct Network {
     print: u64,
     /// The version of intents whose reservations were added up last.
     added_up: u64,
-    /// When cables break, and how.
+    /// The dice for the faults of cables.
     chaos: Dice,
     /// The time until something is heard.
     air: Dice,
@@ -86,7 +86,7 @@ impl Network {
         }
     }
 
-    /// There is none.
+    /// Returns whether the site has no bridges.
     pub fn is_empty(&self) -> bool {
         self.fabric.devices.is_empty()
     }

@@ -51,7 +51,7 @@ enum Deed {
 }
 
 impl Operators {
-    /// For so many stacks on these nodes.
+    /// Makes operators for so many stacks on these nodes.
     pub fn new(seed: u64, stacks: usize, nodes: Vec<String>) -> Self {
         Self {
             dice: Dice::new(seed, "operators"),

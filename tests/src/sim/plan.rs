@@ -24,7 +24,7 @@ pub use tree::{Group, INNER_LENGTH, Inner, Member, Order, Virtual};
 pub const CUTTING: u32 = 1234;
 /// Seconds in which a change of the network is to be confirmed.
 pub const CONFIRM_TIMEOUT: u64 = 20;
-/// In every hidden value: no operator may ever read it.
+/// The beginning of every hidden value: no operator may ever read it.
 pub const HIDDEN: &str = "hush-";
 
 /// Contents from this size on are files beside the template.
@@ -39,7 +39,7 @@ fn beside(size: usize) -> String {
 pub struct Plan {
     /// Unique in a run; the name of the source.
     pub name: String,
-    /// By name.
+    /// The resources by name.
     pub resources: BTreeMap<String, Resource>,
     /// The value of the hidden parameter.
     pub hidden: String,
@@ -96,7 +96,7 @@ pub enum What {
 /// A value with what it refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// As it stands.
+    /// A text that stands for itself.
     Text(String),
     /// The hidden parameter.
     Hidden,
@@ -274,7 +274,7 @@ impl Resource {
 }
 
 impl Plan {
-    /// As an operator sends it.
+    /// Returns the plan as an operator sends it.
     pub fn source(&self) -> SourceText {
         let mut resources: Map<String, Json> =
             self.resources.iter().map(|(name, resource)| (name.clone(), resource.json(name))).collect();
@@ -327,7 +327,7 @@ impl Plan {
         files
     }
 
-    /// With types by their own names.
+    /// Returns the environment, with the site's own names of types.
     fn environment(&self, mut registry: Map<String, Json>) -> Option<EnvironmentText> {
         if self.hooks.is_empty() && self.restricted.is_empty() && registry.is_empty() {
             return None;

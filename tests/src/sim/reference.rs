@@ -34,12 +34,12 @@ pub enum Asked {
     Rollback(Option<u32>),
     Delete,
     Check,
-    /// To stop.
+    /// A stop of the operation under way.
     Cancel,
 }
 
 impl Asked {
-    /// For reports.
+    /// Returns the name for reports.
     pub fn name(&self) -> &'static str {
         match self {
             Asked::Create(_) => "create",
@@ -173,7 +173,7 @@ impl History {
 }
 
 impl Reference {
-    /// This is asked now, by this number.
+    /// Notes a request, with its number, before it is made.
     pub fn expect(&mut self, id: u64, name: StackName, asked: Asked) {
         self.expected.push(Expected { id, name, asked, begun: None });
     }
@@ -334,14 +334,14 @@ impl Reference {
         }
     }
 
-    /// The same, but nobody knows whether that became durable.
+    /// Notes that a resource may have been marked unhealthy: nobody knows whether that became durable.
     pub fn may_mark(&mut self, stack: &StackName, resource: &str) {
         if let Some(history) = self.stacks.get_mut(stack) {
             history.kept.marks(resource);
         }
     }
 
-    /// As it is now.
+    /// Returns a copy of what operators asked for so far.
     pub fn past(&self) -> Past {
         Past { stacks: self.stacks.clone(), marked: self.marked.clone(), left: self.left.clone() }
     }

@@ -4,7 +4,7 @@ use super::Parts;
 use super::count::Counts;
 use super::fault::Kind;
 
-/// From so many runs on.
+/// The number of runs from which on each event is required.
 pub const SEEDS: u64 = 1000;
 
 const STACKS: [&str; 34] = [

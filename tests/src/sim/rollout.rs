@@ -279,7 +279,8 @@ pub fn is_set(tables: &Tables, plans: &Plans, row: &ResourceRecord) -> bool {
     resource.is_some_and(|resource| resource.each.is_some())
 }
 
-/// As its operation begins: whether that is a rollback to what was COMPLETE, or to nothing.
+/// Returns whether the operation is a rollback to a revision that was COMPLETE, or to an empty stack, as it was when
+/// the operation began.
 fn returns(stack: &StackRecord) -> bool {
     let to = stack.reason.strip_prefix("rolling back to revision ").and_then(|to| to.parse().ok());
     stack.action == StackAction::Rollback && to.is_none_or(|to: u32| stack.complete.contains(&to))

@@ -44,7 +44,7 @@ pub struct Outcome {
 const SETTLED_WITHIN: Duration = Duration::from_secs(6 * 3600);
 /// Twice the time between two looks without a hint.
 const LOOKED_WITHIN: Duration = Duration::from_secs(660);
-/// So long nothing may be written before all counts as quiet: the longest backoff, and some.
+/// The time without a write after which all is quiet: the longest backoff, and some.
 const QUIET: Duration = Duration::from_secs(90);
 
 /// Runs it, without the faults `left_out`; each step goes to `out`.
@@ -150,7 +150,7 @@ impl World {
         }
     }
 
-    /// Until nothing is under way any more.
+    /// Runs until nothing is under way any more.
     fn settles(&mut self, when: &str) {
         let within = self.load.settles_within(SETTLED_WITHIN);
         let end = self.now + within;

@@ -21,7 +21,7 @@ use super::plan::{gist, output};
 use super::work::Work;
 use super::world::{Event, World};
 
-/// From being asked to end until it is killed.
+/// The milliseconds from a request to end until the run is killed.
 const STOPS_WITHIN: u64 = 11_000;
 
 pub type RunKey = (ResourceId, Generation);
@@ -328,8 +328,8 @@ impl World {
         }
     }
 
-    /// In the middle of a run its server loses power, its processes are killed, or its agent ends; or the agent ends soon
-    /// after the run.
+    /// Ends something in the middle of a run: its server loses power, its processes are killed, or its agent ends,
+    /// perhaps soon after the run.
     pub fn ends_in_run(&mut self, at: usize, key: RunKey, line: u64, how: u64) {
         let run = self.machines[at].host.runner.runs.get(&key).filter(|run| run.line == line);
         let is_alive = matches!(run, Some(Run { state: State::Alive(_), .. }));
@@ -443,7 +443,8 @@ fn was_never_here(was: &Entry, action: Action) -> bool {
     action == Action::Delete && !was.exists()
 }
 
-/// The same for another run of the same: who read it is not changed because a new server has an old one's name.
+/// Returns the output of a run. It has the resource and the inputs alone: so a reader of it does not change because a
+/// new server has an old one's name.
 fn stdout(job: &Job) -> String {
     let with = match &job.spec {
         Spec::Deployment(deployment) => output(&gist(deployment)),

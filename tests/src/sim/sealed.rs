@@ -21,7 +21,7 @@ use super::bus::Way;
 use super::fault::Kind;
 use super::world::{Event, World};
 
-/// For the answer to a greeting, as in the real link.
+/// The time for the answer to a greeting, as in the real link.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Packets of a node that the broker keeps, and the size of the largest.
 const KEPT_MAX: usize = 32;

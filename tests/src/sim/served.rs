@@ -14,7 +14,7 @@ use super::world::{Event, World};
 
 /// Between two looks.
 const EVERY: Duration = Duration::from_secs(20);
-/// So long an agent may be open and not served.
+/// The time for which an agent may be open and not served.
 const UNSERVED_MAX: Duration = Duration::from_secs(60);
 
 /// Servers whose agents are open and not served, with the connection of each: since when.

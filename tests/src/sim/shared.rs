@@ -156,6 +156,6 @@ pub struct Suspect {
     /// The generation of the job.
     pub generation: Generation,
     pub wrong: String,
-    /// Unless this node is greeted after it, in the same turn.
+    /// The job is excused if this node is greeted after it, in the same turn.
     pub unless_greeted: Option<NodeId>,
 }

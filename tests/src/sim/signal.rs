@@ -29,7 +29,7 @@ pub struct Signals {
     pub held_since: Option<MonoTime>,
     /// Rows that changed in this commit.
     changed: BTreeSet<u64>,
-    /// The same rows before the commit.
+    /// The changed rows as they were before the commit.
     was: BTreeMap<u64, ProgressRecord>,
     sent: u64,
 }
@@ -130,17 +130,17 @@ impl Signals {
         self.held_since.get_or_insert(now);
     }
 
-    /// So many were sent.
+    /// Returns the number of signals that were sent.
     pub fn brought(&self) -> u64 {
         self.sent
     }
 
-    /// As they were, but that so many have been sent since: no two bring the same.
+    /// Returns the copy with the number of signals that were sent since: no two signals bring the same.
     pub fn after(self, sent: u64) -> Self {
         Self { sent, ..self }
     }
 
-    /// Since when a condition waits.
+    /// Returns the time when the wait of a condition began.
     pub fn waits_since(&self, row: &ResourceRecord) -> Option<MonoTime> {
         let (of, since) = self.since.get(&row.physical)?;
         (Some(of) == row.spec.as_ref()).then_some(*since)

@@ -67,7 +67,7 @@ const CHAOS: [Kind; 8] = [
 pub struct Standbys {
     dice: Dice,
     terms: Terms,
-    /// None: the site has one controller, and no lease.
+    /// The controllers; empty: the site has one controller, and no lease.
     controllers: Vec<Controller>,
     /// The one that took the lease last: `World::controller` is its process, once that has loaded the site.
     active: Option<usize>,
@@ -77,7 +77,7 @@ pub struct Standbys {
 
 struct Controller {
     me: Member,
-    /// So long it leaves a free lease to others, as one that has more sites does.
+    /// The time for which the controller leaves a free lease to others, as one that has more sites does.
     reserve: Duration,
     place: Rc<Place>,
     tenure: Tenure,
@@ -93,7 +93,7 @@ struct Controller {
     replaced: Option<Box<Replaced>>,
 }
 
-/// To whom a lease goes.
+/// The receiver of a lease.
 enum HandOver {
     /// The holder of the lease is stopped, and starts again after this time.
     ToAnyone { back: Duration },
@@ -135,7 +135,7 @@ impl Place {
         MonoTime(now.0 * self.rate / 1000 + self.ahead.get())
     }
 
-    /// When its clock shows this, or a moment later.
+    /// Returns the moment when the controller's clock shows this, or a moment later.
     fn when(&self, shows: MonoTime) -> MonoTime {
         MonoTime(shows.0.saturating_sub(self.ahead.get()) * 1000 / self.rate + Duration::from_millis(1))
     }
@@ -164,7 +164,7 @@ impl Seat {
 #[derive(Default)]
 pub struct Lease {
     row: Option<Record>,
-    /// After the next commit its controller is stopped for so long, before anything leaves.
+    /// The time for which the controller is stopped after its next commit, before anything leaves.
     stops_for: Option<Duration>,
     /// A message was held: its connection ends.
     pub is_silent: bool,

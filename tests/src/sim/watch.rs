@@ -14,7 +14,7 @@ use super::world::{Event, World};
 
 /// Values that no document asks for.
 const BY_HAND: u32 = 50_000;
-/// From a look to what is said of it: an agent may stand still for a minute in between.
+/// The time from a look to the event about it: an agent may stand still for a minute in between.
 const STALE: Duration = Duration::from_secs(100);
 
 impl World {
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// Unless somebody else has done so, or it is not there any more.
+    /// Restores a link by hand, unless somebody else has done so or the link is gone.
     pub(super) fn puts_back_by_hand(&mut self, at: usize, link: &str, mtu: u32) {
         let (now, host) = (self.now, &mut self.machines[at].host);
         if host.by_hand.contains_key(link) {

@@ -177,7 +177,7 @@ pub struct Trace {
     pub steps: u64,
 }
 
-/// More in one moment is no work but a loop.
+/// The most events of one moment: more would be a loop.
 const AT_ONCE_MAX: u32 = 200_000;
 
 /// A simulated site, with all that is in it and around it.
@@ -217,7 +217,7 @@ pub struct World {
     pub unserved: Unserved,
     /// Resources that are gone and whose things stay.
     pub retained: Vec<ResourceId>,
-    /// When something was written last.
+    /// The time of the last write.
     pub last_write: MonoTime,
     pub trace: Trace,
     /// Operators do what can be done from now on.
@@ -225,7 +225,8 @@ pub struct World {
     site: SealSecret,
 }
 
-/// So few in one run of five that much comes between the slices of a stack that enters its rows.
+/// Draws the rows of a turn. In one run of five they are so few that much comes between the slices of a stack that
+/// enters its rows.
 fn rows_per_turn(options: &Options) -> usize {
     let mut dice = Dice::new(options.seed, "rows of a turn");
     match options.parts.slices && dice.one_in(5) {
@@ -456,7 +457,7 @@ impl World {
         true
     }
 
-    /// Until this time, or until something is wrong.
+    /// Runs until this time, or until a violation.
     pub fn run_until(&mut self, end: MonoTime) {
         while self.violation().is_none() {
             match self.queue.first_key_value() {

@@ -13,7 +13,7 @@ use super::super::dice::Dice;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
-    /// No room for a row.
+    /// A row has no room.
     Full,
     /// A page that cannot be used.
     Damaged,
@@ -44,8 +44,8 @@ impl Wrong {
     }
 }
 
-/// For a trigger: what each error takes. An id after the last one there is has no room; a table whose root is another's
-/// index is damaged; what refers to nothing is found by the commit.
+/// The tables by which a trigger causes each error. An id after the last possible one has no room. A table whose root
+/// is another's index is damaged. A reference to nothing is found by the commit.
 const TABLES: &str = "
     CREATE TABLE injected (what TEXT, rows_left INTEGER);
     INSERT INTO injected VALUES (NULL, 0);

@@ -11,7 +11,7 @@ use super::super::host::{FileState, Host};
 /// A thing that others can change.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Thing {
-    /// By its path.
+    /// The file with this path.
     File(String),
     /// The dummy of this resource.
     Dummy(ResourceId),
@@ -28,7 +28,7 @@ pub enum Left {
 /// Changes a thing each time it is corrected.
 #[derive(Clone, Debug)]
 pub struct Foe {
-    /// Not any more from then on.
+    /// The end of the fight.
     pub until: MonoTime,
     pub leaves: Left,
 }
@@ -38,9 +38,9 @@ pub struct Foe {
 pub struct Others {
     /// The fights over things.
     pub foes: BTreeMap<Thing, Foe>,
-    /// As they left things that no job has written since.
+    /// Things as others left them, where no job has written since.
     left: BTreeMap<Thing, Left>,
-    /// When they last did something to a thing.
+    /// The times when others last did something to each thing.
     touched: BTreeMap<Thing, MonoTime>,
 }
 
@@ -64,7 +64,7 @@ impl Thing {
 }
 
 impl Left {
-    /// As no plan wants it.
+    /// Draws a state that no plan wants.
     pub fn draw(thing: &Thing, dice: &mut Dice) -> Self {
         let is_gone = dice.one_in(3);
         let text = format!("by hand {}", dice.below(10_000));
@@ -87,7 +87,7 @@ impl Others {
         self.left.remove(thing);
     }
 
-    /// When they last did something to it.
+    /// Returns the time when others last did something to the thing.
     pub fn touched(&self, thing: &Thing) -> Option<MonoTime> {
         self.touched.get(thing).copied()
     }
@@ -135,7 +135,7 @@ impl Host {
         }
     }
 
-    /// The same, of any resource.
+    /// Returns whether the thing is as any resource made it, whatever others did to it since.
     pub(super) fn is_made_by_anybody(&self, thing: &Thing) -> bool {
         match thing {
             Thing::File(path) => self.made_by.contains_key(path),

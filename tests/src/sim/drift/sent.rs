@@ -13,14 +13,14 @@ use muster_template::DriftPolicy;
 use super::super::shared::Shared;
 use super::super::store::brief;
 
-/// As operators are told: so often within so long.
+/// The corrections after which a breaker opens, and the time in which they count, as operators are told.
 const AT_MOST: usize = 5;
 const WITHIN: Duration = Duration::from_secs(3600);
 
 /// Corrections that left the controller, and what it says of fights.
 #[derive(Clone, Default)]
 pub struct Sent {
-    /// When, under the revision that their stack had then.
+    /// The times of corrections, under the revision that their stack had then.
     corrections: BTreeMap<ResourceId, (u32, Vec<MonoTime>)>,
     /// Resources of whose fight an event has told in this commit, with its words.
     told: BTreeMap<ResourceId, String>,
@@ -101,7 +101,8 @@ impl Shared {
         }
     }
 
-    /// At the end of a commit: who opened a breaker has said so, and how often it corrected before.
+    /// Checks at the end of a commit that an event tells of each breaker that opened, with the number of its
+    /// corrections.
     pub fn fights_are_told(&mut self) {
         let told = std::mem::take(&mut self.fights.told);
         for (resource, count) in std::mem::take(&mut self.fights.opened) {

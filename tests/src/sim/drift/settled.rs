@@ -22,7 +22,7 @@ struct Watched<'a> {
     policy: DriftPolicy,
     /// Whether the thing differs from what is wanted.
     differs: bool,
-    /// That is so because somebody left it like that.
+    /// Others left the thing so.
     is_left: bool,
 }
 
@@ -56,7 +56,7 @@ impl Watched<'_> {
 }
 
 impl World {
-    /// After all have looked: what is not as it should be of drift.
+    /// Returns what is wrong with drift, once all agents have looked.
     pub(crate) fn drift_is_wrong(&self) -> Option<String> {
         let shared = self.shared.borrow();
         let tables = &shared.tables;

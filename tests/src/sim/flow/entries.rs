@@ -17,7 +17,7 @@ const PRIORITIES: u64 = 6;
 /// The manner of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
-    /// As operators ask for it: once in a while a bad one, or one that ends by itself.
+    /// An operator may ask for it: once in a while a bad entry, or one that ends by itself.
     Any,
     /// The device can hold it.
     Sound,

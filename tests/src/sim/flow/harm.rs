@@ -106,7 +106,7 @@ impl World {
         switch.starts();
     }
 
-    /// No more faults: all switches run, and what others put over ours is taken away.
+    /// Ends all faults of switches: all run, and rules that others put over ours are taken away.
     pub fn switches_heal(&mut self) {
         for at in 0..self.machines.len() {
             let start = self.machines[at].host.switch.start;

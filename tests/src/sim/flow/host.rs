@@ -47,7 +47,7 @@ pub enum FlowWork {
     Repair(u64, Vec<(FlowId, Packed)>, Vec<Extraneous>),
     /// The outcome is told.
     Told(u64, Box<FlowInput>),
-    /// The same, of a question.
+    /// The answer to a question is told.
     Says(Box<FlowInput>),
 }
 

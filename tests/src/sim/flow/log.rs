@@ -22,7 +22,7 @@ pub enum Record {
         generation: Generation,
         refused: Option<FlowRefusal>,
     },
-    /// These ended by their timeouts.
+    /// Entries that ended by their timeouts.
     Expired(Vec<FlowId>),
     /// The whole table, written anew.
     Base {
@@ -38,7 +38,7 @@ pub enum Record {
 #[derive(Clone, Debug, Default)]
 pub struct Log {
     records: Vec<Record>,
-    /// So many of them survive a power cut.
+    /// The number of records that survive a power cut.
     synced: usize,
     /// The last of them was refused by a full disk, and may be there all the same until the next one is written.
     doubtful: bool,
@@ -49,7 +49,7 @@ pub struct Log {
 /// A device as a log has it.
 #[derive(Clone, Debug, Default)]
 pub struct Folded {
-    /// By id.
+    /// The entries by id.
     pub kept: BTreeMap<FlowId, TableEntry>,
     /// The newest batch that ended.
     pub decided: Generation,
@@ -150,7 +150,7 @@ impl Log {
         folded
     }
 
-    /// As an agent that starts reads it; none if nothing was ever written.
+    /// Returns the log as an agent that starts reads it; none if nothing was ever written.
     pub fn load(&self, device: &Bridge) -> Option<Loaded> {
         if self.records.is_empty() {
             return None;

@@ -58,7 +58,7 @@ pub enum Wanted {
 }
 
 impl Model {
-    /// This is asked now.
+    /// Notes a request before it is made.
     pub fn expect(&mut self, stages: Stages) {
         self.expected = Some(stages);
     }

@@ -34,13 +34,13 @@ pub struct Held {
 /// A bridge, while it exists.
 #[derive(Clone, Debug, Default)]
 pub struct Plane {
-    /// By place: the id of what takes it, whoever put it there.
+    /// What the bridge holds, by place: the id of what takes the place, whoever put it there.
     pub held: BTreeMap<FlowId, Held>,
     /// Entries of others that must be there.
     pub foreign: BTreeMap<FlowId, Held>,
     /// Digests of what has ended by its own timeout since the switch began, where nothing was put again.
     pub ended: BTreeMap<FlowId, u64>,
-    /// When each was put last, since the switch began.
+    /// The time when each was put last, since the switch began.
     pub put_at: BTreeMap<FlowId, MonoTime>,
 }
 
@@ -117,7 +117,7 @@ impl Switch {
         self.planes.get_mut(bridge)
     }
 
-    /// The same.
+    /// Returns whether the switch runs and has the bridge.
     pub fn is_there(&self, bridge: &str) -> bool {
         self.runs && !self.away.contains(bridge) && self.planes.contains_key(bridge)
     }

@@ -22,7 +22,8 @@ use super::super::shared::Shared;
 use super::super::store::{Tables, brief};
 use super::super::world::World;
 
-/// So long after a server is connected, what it has is listed: its ledger has come by then, also where messages take seconds.
+/// The time after which everything on a connected server is listed: its ledger has come by then, also where messages
+/// take seconds.
 const TOLD_WITHIN: std::time::Duration = std::time::Duration::from_secs(90);
 
 /// Jobs, with the number of the restore before which they left.
@@ -190,7 +191,7 @@ impl super::History {
         self.is_lost_job(job.resource, job.generation)
     }
 
-    /// As [`Self::is_lost`].
+    /// Returns whether the job with this generation is lost, as [`Self::is_lost`].
     pub fn is_lost_job(&self, resource: ResourceId, generation: Generation) -> bool {
         self.held.lost.contains_key(&(resource, generation))
     }

@@ -23,8 +23,8 @@ use super::super::script::Ran;
 use super::super::world::{Event, World};
 use super::{Step, Which};
 
-/// So often is a thing made again within so long: five corrections, and five times for an agent that had lost it, for each is
-/// counted by itself; once more at the edge.
+/// The most times that a thing may be made again within this time: five corrections, and five times for an agent that
+/// had lost it, for each is counted by itself; once more at the edge.
 const AGAIN_MAX: usize = 11;
 const WITHIN: Duration = Duration::from_secs(3600);
 

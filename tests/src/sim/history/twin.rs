@@ -35,7 +35,7 @@ pub(super) struct Twin {
     dice: Dice,
     /// The disk that it will start from.
     image: Option<Box<Copy>>,
-    /// While the second one runs: the first one.
+    /// The first controller, while the second one runs.
     first: Option<Box<First>>,
 }
 

@@ -161,7 +161,7 @@ impl World {
         }
     }
 
-    /// And none is to be listed.
+    /// Purges all intents: none may be listed then.
     pub fn everybody_forgets(&mut self) {
         let keys: BTreeSet<Box<str>> = self.shared.borrow().wishes.keys().cloned().collect();
         if keys.is_empty() || self.violation().is_some() {

@@ -316,7 +316,7 @@ impl World {
         }
     }
 
-    /// No more faults: all is whole.
+    /// Ends all faults of cables: all are whole.
     pub fn cables_heal(&mut self) {
         self.network.turn += 1;
         let turn = self.network.turn;

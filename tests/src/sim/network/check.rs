@@ -13,7 +13,7 @@ use super::fabric::{CAPACITY, cable_of};
 use super::walk::Spot;
 
 impl World {
-    /// After a step that may have changed what packets meet.
+    /// Checks the ways of packets, after a step that may have changed them.
     pub fn packets_are_right(&mut self) {
         if self.network.is_empty() {
             return;

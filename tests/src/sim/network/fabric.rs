@@ -19,7 +19,7 @@ pub const CAPACITY: u64 = 100;
 pub const PRIORITY: u16 = 1000;
 /// `10.9.0.0`, whose addresses are those of intents.
 const ADDRESSES: u128 = 0x0a09_0000;
-/// More would only take longer.
+/// The most nodes with bridges: more would only take longer.
 const NODES_MAX: usize = 8;
 
 /// Bridges and cables as they are meant to be.

@@ -33,7 +33,7 @@ fn asked_of(intents: &IntentSnapshot, key: &str) -> Asked {
 }
 
 impl Wishes {
-    /// This is asked now.
+    /// Notes requests before they are made.
     pub fn expect(&mut self, expected: BTreeMap<Box<str>, Asked>) {
         self.expected = expected;
     }

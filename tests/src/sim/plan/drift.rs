@@ -8,7 +8,7 @@ use serde_json::{Map, Value as Json, json};
 use super::super::dice::Dice;
 use super::{Plan, What};
 
-/// By the name of the resource, which may be a group or a nested stack.
+/// The policies by the name of the resource, which may be a group or a nested stack.
 pub type Policies = BTreeMap<String, DriftPolicy>;
 
 impl What {
@@ -37,7 +37,7 @@ impl Plan {
         of(path) || of(path.split(['/', '[']).next().unwrap_or(path))
     }
 
-    /// As the template says it.
+    /// Writes the policies into the template.
     pub(super) fn say_policies(&self, resources: &mut Map<String, Json>) {
         for (name, policy) in &self.policies {
             if let Some(resource) = resources.get_mut(name) {
@@ -46,7 +46,7 @@ impl Plan {
         }
     }
 
-    /// For some of its resources.
+    /// Draws policies for some of the resources.
     pub(super) fn draw_policies(&mut self, dice: &mut Dice) {
         for (name, resource) in &self.resources {
             let policy = *dice.pick(&[

@@ -107,7 +107,7 @@ pub fn role(number: u64) -> String {
 }
 
 impl Selector {
-    /// As an operator writes it.
+    /// Returns the selector as an operator writes it.
     pub fn text(self) -> String {
         match self {
             Selector::Every => String::new(),

@@ -22,7 +22,7 @@ use super::{
     CONFIG, CUTTING, Group, HANDLE, HIDDEN, Member, Plan, Resource, Runs, Script, Value, Virtual, What,
 };
 
-/// The same rule, which does something else.
+/// Returns the same rule with another treatment.
 fn turned(packed: &Packed) -> Packed {
     let Entry::Rule(mut rule) = packed.unpack() else { return packed.clone() };
     rule.treatment.insert(0, Instruction::Do(Action::SetQueue(1)));
@@ -53,7 +53,7 @@ fn external(stack: usize) -> Resource {
     }
 }
 
-/// So many things on one server, of which none needs another.
+/// Returns a group of many things on one server, of which none needs another.
 fn many(count: u64, node: &str) -> Group {
     let member = Member::Dummy { node: node.to_owned(), value: Value::Text("one of many".into()) };
     Group {
@@ -108,7 +108,7 @@ const MANY: &str = "m";
 /// Packets of stacks' intents are for addresses of their own.
 const OWN_ADDRESS: usize = 100;
 const LINKS: [&str; 4] = ["eth1", "eth2", "eth3", "eth4"];
-/// Over what a job carries itself.
+/// A size that a job does not carry itself.
 const LARGE: usize = 70_000;
 
 /// The demands on a plan.
@@ -121,7 +121,7 @@ pub enum Mood {
 }
 
 impl Maker {
-    /// For these nodes.
+    /// Makes a source of plans for these nodes.
     pub fn new(seed: u64, nodes: Vec<String>) -> Self {
         Self {
             dice: Dice::new(seed, "plans"),

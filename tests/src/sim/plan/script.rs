@@ -23,20 +23,20 @@ pub struct Script {
     pub again: u64,
     /// The milliseconds that a run takes.
     pub millis: u64,
-    /// When it runs.
+    /// The operations that run the script.
     pub runs: Runs,
     /// An interrupted run is a failure.
     pub fails: bool,
 }
 
-/// When a script runs.
+/// The operations that run a script.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Runs {
-    /// When it is made and when it changes.
+    /// The script runs when its resource is made, and when it changes.
     AsUsual,
-    /// And before it goes.
+    /// The script also runs before its resource goes.
     ToTheEnd,
-    /// When it is made.
+    /// The script runs only when its resource is made.
     Once,
 }
 

@@ -21,7 +21,7 @@ const INDEX: &str = "%index%";
 /// A nested stack, and one with a group in it.
 const INNER: &str = "inner.yaml";
 const DEEP: &str = "deep/deep.yaml";
-/// So many characters has a random text of a nested stack.
+/// The characters of a random text in a nested stack.
 pub const INNER_LENGTH: usize = 8;
 
 /// A resource that the controller realises itself.
@@ -68,7 +68,7 @@ pub struct Group {
     pub member: Member,
 }
 
-/// In which order a chain is made.
+/// The order in which a chain is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
     /// Each member after the one before.
@@ -137,7 +137,7 @@ fn next(value: &Value) -> Option<Value> {
 }
 
 impl Virtual {
-    /// Another one; none: it stays.
+    /// Changes the resource; none: it has no other value.
     pub fn change(&mut self) -> Option<()> {
         match self {
             Virtual::Value(value) => *value = next(value)?,
@@ -222,7 +222,7 @@ impl Group {
         }
     }
 
-    /// Another one; none: it stays.
+    /// Changes the count; none: it has no other value.
     pub fn change(&mut self) -> Option<()> {
         self.count = next(&self.count)?;
         Some(())

@@ -8,7 +8,7 @@ use super::super::plan::{Group, Inner, Member, Order, Plan, Value, Virtual, What
 use super::super::store::Tables;
 use super::tree::{At, Thing, has_failed};
 
-/// By path: how it was asked for, and what it came to.
+/// Values by path, each with the way in which it was asked for.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
     known: BTreeMap<String, (String, String)>,

@@ -24,7 +24,7 @@ pub struct At<'a> {
 
 /// A resource of a tree.
 pub enum Thing<'a> {
-    /// As the plan has it, on a server.
+    /// A resource on a server, as the plan has it.
     Plain(&'a Resource),
     /// A member of a resource.
     Member(Box<Resource>),
@@ -42,7 +42,7 @@ pub enum Thing<'a> {
     Whole,
 }
 
-/// By path.
+/// The resources by path.
 type Things<'a> = BTreeMap<String, Thing<'a>>;
 
 impl<'a> At<'a> {

@@ -30,7 +30,7 @@ pub struct Wanted {
 }
 
 impl Wanted {
-    /// Without any stack.
+    /// Returns the hosts as they should be without any stack.
     pub fn new(machines: &[&Machine]) -> Self {
         let name = |machine: &Machine| machine.name.to_string();
         Self {

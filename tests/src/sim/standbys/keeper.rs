@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// Without the lease its agents are sent away.
+    /// Sends the agents of a controller away whose lease is over.
     fn lease_may_be_over(&mut self, at: usize) {
         let is_active = self.standbys.active == Some(at) && self.controller.turns.is_some();
         if !is_active || self.standbys.controllers[at].holds(self.now) {

@@ -77,7 +77,7 @@ impl Tables {
         self.written.age(snapshot, self.clock(now));
     }
 
-    /// Since when it waits by the clock.
+    /// Notes when a row began to wait.
     pub(super) fn waits(&mut self, row: &ResourceRecord, now: MonoTime) {
         match row.progress.waited {
             Some(waited) => drop(self.waits_since.insert(row.id, now.0.saturating_sub(waited))),

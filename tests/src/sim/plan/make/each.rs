@@ -7,7 +7,7 @@ use super::{Maker, Mood};
 
 /// Two that come before all else of a plan, and one that may need any of it.
 pub const SETS: [&str; 3] = ["m", "n", "o"];
-/// As many roles as labels have.
+/// The number of roles, as labels have them.
 const ROLES: u64 = 3;
 const AWAYS: [&str; 4] = ["skip", "skip", "wait", "fail"];
 

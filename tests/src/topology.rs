@@ -444,7 +444,7 @@ impl Site {
         Ok(())
     }
 
-    /// Restarts a bridge: it has from its agent's log what it had, before its ports are up.
+    /// Brings a bridge back: its rules come from its agent's log, before its ports are up.
     fn comes_back(&mut self, device: usize) -> anyhow::Result<()> {
         self.off.remove(&device);
         self.plane.fill(device);

@@ -134,8 +134,8 @@ impl World {
         self.shared.borrow_mut().fleet.completed.clear();
     }
 
-    /// When a retained row goes, what it made stays on the server. So do things that it had taken over from a row that
-    /// goes in the same turn.
+    /// Leaves the things of retained rows on their servers, as soon as no other row stands for them: such a row may go
+    /// in this turn.
     fn leaves_what_it_retains(&mut self, row: &ResourceRecord) {
         if row.retain || row.progress.action == Some(Action::Retain) || keeps(row) {
             self.retained.push(row.physical);

@@ -31,8 +31,8 @@ impl Row {
         self.task().map_or(self.last.status, |_| Some(Status::InProgress))
     }
 
-    /// Returns why the last attempt of the present job failed. Without a job, returns why the last job failed or how the
-    /// thing differs.
+    /// Returns why the last attempt of the present job failed. Without a job, returns why the last job failed or how
+    /// the thing differs.
     pub fn reason(&self) -> Option<&str> {
         self.task().map_or(&self.last.reason, |task| &task.reason).as_deref()
     }

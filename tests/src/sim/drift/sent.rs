@@ -101,8 +101,7 @@ impl Shared {
         }
     }
 
-    /// Checks at the end of a commit that an event tells of each breaker that opened, with the number of its
-    /// corrections.
+    /// Checks at the end of a commit that an event tells of each open breaker, and how often it corrected before.
     pub fn fights_are_told(&mut self) {
         let told = std::mem::take(&mut self.fights.told);
         for (resource, count) in std::mem::take(&mut self.fights.opened) {

@@ -34,7 +34,7 @@ pub struct Held {
 /// A bridge, while it exists.
 #[derive(Clone, Debug, Default)]
 pub struct Plane {
-    /// What the bridge holds, by place: the id of what takes the place, whoever put it there.
+    /// The rules on the bridge, by place: the id of the entry that takes the place, whoever put it there.
     pub held: BTreeMap<FlowId, Held>,
     /// Entries of others that must be there.
     pub foreign: BTreeMap<FlowId, Held>,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 
 use muster_agent_core::{Agent, Config, ContentStep, Effect, FlowInput, Hint, Input, WriteId};
 use muster_agent_link::connection::{Connection, LinkEvent};
-use muster_agent_link::{Identity, tls};
+use muster_agent_link::{Identity, NodeSeal, tls};
 use muster_host::net::{Change, Monitor};
 use muster_host::systemd::Systemd;
 use muster_host::watch::Watcher;
@@ -34,7 +34,6 @@ use muster_shared::MonoTime;
 use muster_shared::join::Address;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{ContentDigest, ReportKey, Up};
-use muster_shared::seal::Seal;
 use rustls::ClientConfig;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{Instant, sleep_until};
@@ -65,7 +64,7 @@ pub struct Driver {
     identity: Identity,
     tls: Arc<ClientConfig>,
     /// A renewed certificate keeps the keys of the seal.
-    seal: Arc<Seal>,
+    seal: Arc<NodeSeal>,
     host: Arc<Host>,
     contents: Contents,
     flows: Flows,
@@ -146,7 +145,7 @@ impl Driver {
         };
         let (flows, tables) = Flows::new(state.flows(), ovs, identity.clone(), state.fetch())?;
         let machine = Agent::new(config, entries, state.epoch()?).with_flows(tables);
-        let (tls, seal) = (identity.tls()?, Arc::new(identity.seal()));
+        let (tls, seal) = (identity.tls()?, Arc::new(identity.seal().into()));
         let contents = Contents::new(state.fetch());
         let host = Arc::new(host);
         let link_state = SharedLinkState::default();

@@ -105,7 +105,7 @@ pub struct Tenure(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    /// Nanoseconds of [`now`], until when it may; 0: it may not.
+    /// Nanoseconds of [`since_boot`], until when it may; 0: it may not.
     until: AtomicU64,
     /// The lease is free, or its holder does not renew it as it should: this process may have it soon.
     is_vacant: AtomicBool,
@@ -157,7 +157,7 @@ impl Tenure {
 
     /// Whether this process holds the lease at this moment.
     pub fn holds(&self) -> bool {
-        self.holds_by(now)
+        self.holds_by(since_boot)
     }
 
     /// The same for a process that has this clock.
@@ -194,7 +194,7 @@ impl Tenure {
     /// An agent came that may not come in: the active controller may not be reached from where it is.
     pub fn sends_away(&self, node: &NodeId) {
         if !self.holds() {
-            self.knocks().comes(now(), node);
+            self.knocks().comes(since_boot(), node);
         }
     }
 
@@ -279,7 +279,7 @@ pub fn instance(lock: &std::fs::File) -> std::io::Result<String> {
 }
 
 /// The time since the machine's boot: it goes on while a process is stopped or the machine sleeps.
-fn now() -> MonoTime {
+pub(crate) fn since_boot() -> MonoTime {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
     MonoTime(Duration::from(time))
 }

@@ -10,12 +10,18 @@
 //!   greeting  = version · 1 · fresh key (32) · proof (32)          agent → controller
 //!   answer    = version · 2 · fresh key (32) · proof (32)          controller → agent
 //!   packet    = version · 3 · number (8) · received (8) · sealed body
+//!   greeting' = version · 4 · fresh key (32) · proof (32) · proof of the session before (32)
+//!   answer'   = version · 5 · random (32) · proof (32)
 //! ```
+//!
+//! The last two begin a session from what the one before has left ([`Again`]), where both sides have kept that and the
+//! controller has said that it takes it (`docs/decisions/0041-session-after-session.md`).
 //!
 //! The ciphers are those of the crates `x25519-dalek` and `chacha20poly1305`; BLAKE3 derives keys and proofs.
 //!
 //! Absent: randomness, which comes with the call; what a body says (`wire`).
 
+mod again;
 mod controller;
 mod greeting;
 mod session;
@@ -28,6 +34,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use x25519_dalek::{PublicKey, StaticSecret};
 
+pub use self::again::Again;
 pub use self::controller::{ControllerEnd, Opened};
 pub use self::greeting::Greeting;
 pub use self::session::{Body, Session};
@@ -40,6 +47,9 @@ pub const VERSION: u8 = 2;
 
 /// The largest packet: as much as MQTT carries in one publish without delaying others behind it.
 pub const PACKET_MAX: usize = 256 * 1024;
+
+/// A property of the user in a controller's CONNACK: it takes [`Seal::greet_again`].
+pub const TAKES_AGAIN: (&str, &str) = ("muster-seal", "again");
 
 /// 32 bytes of the system's randomness, for the fresh key of one greeting or answer.
 pub type Random = [u8; 32];

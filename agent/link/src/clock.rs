@@ -1,4 +1,4 @@
-//! Tells an operator that a clock is wrong, where the controller's certificate is not valid now.
+//! The clock of this machine: tells an operator that one is wrong, where the controller's certificate is not valid now.
 //!
 //! A controller renews its certificate long before it ends. If one is not valid by this server's clock, one of
 //! the two clocks is wrong.
@@ -8,10 +8,19 @@
 
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
+use muster_shared::MonoTime;
 use muster_shared::time::utc;
+use nix::time::{ClockId, clock_gettime};
 use rustls::CertificateError;
 use rustls::pki_types::UnixTime;
+
+/// The time since the machine's boot: it goes on while the machine sleeps.
+pub(crate) fn since_boot() -> MonoTime {
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
+    MonoTime(Duration::from(time))
+}
 
 /// For the operator, where the controller's certificate was refused for its time.
 pub(crate) fn wrong_clock(error: &(dyn Error + 'static)) -> Option<String> {

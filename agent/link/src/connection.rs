@@ -24,11 +24,11 @@ use futures_util::stream::FuturesUnordered;
 use muster_broker::BrokerError;
 use muster_shared::join::Address;
 use muster_shared::model::{Down, Up};
-use muster_shared::seal::{PacketError, Seal, Session};
+use muster_shared::seal::{PacketError, Session, TAKES_AGAIN};
 use muster_shared::segment::ResetReason;
 use muster_shared::{topic, wire};
 use rumqttc::v5::mqttbytes::QoS;
-use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet, SubAck, SubscribeReasonCode};
+use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnectReturnCode, Packet, SubAck, SubscribeReasonCode};
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
 use rumqttc::{NetworkOptions, Outgoing, TlsConfiguration, Transport};
 use rustls::ClientConfig;
@@ -39,8 +39,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use crate::broker::{self, Line, ThroughBroker, Way};
-use crate::clock::wrong_clock;
+use crate::clock::{since_boot, wrong_clock};
 use crate::identity::Identity;
+use crate::seal::NodeSeal;
 use crate::tls;
 
 /// For TCP, TLS and MQTT's own greeting with one address.
@@ -225,7 +226,7 @@ impl Drop for Connection {
 
 impl Connection {
     /// Begins to connect.
-    pub fn open(peer: Peer, seal: Arc<Seal>) -> Self {
+    pub fn open(peer: Peer, seal: Arc<NodeSeal>) -> Self {
         let (tell, events) = mpsc::channel(INBOX_MAX);
         let (outbox, messages) = mpsc::channel(OUTBOX_MAX);
         let task = tokio::spawn(async move {
@@ -247,7 +248,7 @@ impl Connection {
 
 async fn converse(
     peer: &Peer,
-    seal: &Seal,
+    seal: &NodeSeal,
     tell: &mpsc::Sender<LinkEvent>,
     messages: mpsc::Receiver<Up>,
 ) -> Result<(), LinkError> {
@@ -292,15 +293,15 @@ async fn converse(
 ///
 /// # Errors
 /// The connection is gone, or the controller does not prove to be the one that this node has joined.
-pub async fn begin(mqtt: &mut Mqtt, peer: &Peer, seal: &Seal) -> Result<Session, LinkError> {
-    let greeting = seal.greet(tls::random()?)?;
+pub async fn begin(mqtt: &mut Mqtt, peer: &Peer, seal: &NodeSeal) -> Result<Session, LinkError> {
+    let greeting = seal.greet(tls::random()?, mqtt.takes_again, since_boot())?;
     if !mqtt.publish(&peer.up, greeting.packet().to_vec()) {
         return Err(LinkError::Closed);
     }
     let answered = async {
         let mut last = LinkError::NoAnswer;
         for _ in 0..ANSWERS_MAX {
-            match greeting.accept(seal, &mqtt.payload().await?) {
+            match seal.accept(&greeting, &mqtt.payload().await?, since_boot()) {
                 Ok(session) => return Ok(session),
                 Err(error @ PacketError::Version(_)) => return Err(error.into()),
                 Err(error) => last = error.into(),
@@ -370,6 +371,8 @@ impl Publisher {
 pub struct Mqtt {
     client: AsyncClient,
     events: Events,
+    /// The controller lets a session begin with what the one before has left.
+    takes_again: bool,
 }
 
 enum Events {
@@ -449,7 +452,7 @@ pub async fn greet(peer: &Peer) -> Result<(Mqtt, String), LinkError> {
     if let Some(through) = &peer.broker {
         let (client, way) = broker::greet(peer, through).await?;
         let address = way.address();
-        return Ok((Mqtt { client, events: Events::Broker(way) }, address));
+        return Ok((Mqtt { client, events: Events::Broker(way), takes_again: false }, address));
     }
     let (mqtt, _, remote) = greet_any(peer).await?;
     Ok((mqtt, remote))
@@ -557,11 +560,16 @@ async fn greet_one(peer: &Peer, address: &Address, number: SocketAddr) -> Result
                     unanswered: None,
                     others: peer.without(address),
                 };
-                return Ok(Mqtt { client, events });
+                return Ok(Mqtt { client, events, takes_again: takes_again(&ack) });
             }
             Event::Incoming(_) | Event::Outgoing(_) => {}
         }
     }
+}
+
+fn takes_again(ack: &ConnAck) -> bool {
+    let said = ack.properties.iter().flat_map(|properties| &properties.user_properties);
+    said.into_iter().any(|(key, value)| (key.as_str(), value.as_str()) == TAKES_AGAIN)
 }
 
 fn subscribed(ack: &SubAck) -> Result<(), LinkError> {

@@ -9,6 +9,8 @@ pub mod connection;
 mod identity;
 pub mod join;
 pub mod look;
+mod seal;
 pub mod tls;
 
 pub use identity::Identity;
+pub use seal::NodeSeal;

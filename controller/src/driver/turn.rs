@@ -126,10 +126,13 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 
     /// Keeps this table of the nodes that may connect.
     pub fn keep(&mut self, admitted: Admitted) {
-        for (node, key) in self.engine.view().node_seals() {
-            admitted.set(node, Some(key));
-        }
+        admitted.begin(self.engine.view().node_seals().into_iter());
         self.admitted = admitted;
+    }
+
+    /// The nodes that may connect, by what is durable.
+    pub fn admitted(&self) -> &Admitted {
+        &self.admitted
     }
 
     /// Tells the spans of operations and jobs from now on.

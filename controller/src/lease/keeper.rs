@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::{Holder, LeaseState, Member, Record, Seen, Share, Standby, Tenure, Term, Terms, Verdict, now};
+use super::{
+    Holder, LeaseState, Member, Record, Seen, Share, Standby, Tenure, Term, Terms, Verdict, since_boot,
+};
 use crate::random::random;
 use crate::site_name::SiteName;
 use crate::store::{LeaseTable, StoreError};
@@ -135,11 +137,11 @@ impl Keeping {
     }
 
     fn try_take(&mut self, standby: &mut Standby) -> Result<Option<(Term, Holder)>, StoreError> {
-        let asked = now();
+        let asked = since_boot();
         let record = self.table.look()?;
         self.show(record.as_ref())?;
-        let verdict = standby.saw(now(), record.as_ref(), self.share.reserve(&self.site, self.terms));
-        self.tenure.set_vacant(standby.is_vacant(now()));
+        let verdict = standby.saw(since_boot(), record.as_ref(), self.share.reserve(&self.site, self.terms));
+        self.tenure.set_vacant(standby.is_vacant(since_boot()));
         if verdict == Verdict::Wait {
             if let Some(record) = &record
                 && let Some(why) = self.wants(standby)
@@ -167,7 +169,7 @@ impl Keeping {
 
     /// The reason why this controller is to ask the holder for the lease, if it is.
     fn wants(&self, standby: &Standby) -> Option<String> {
-        let now = now();
+        let now = since_boot();
         let stranded = self.tenure.knocks().stranded(now, self.terms.lease);
         if standby.reaches_more(now, stranded) {
             return Some(format!("{stranded} agents reach this controller and not the active one"));
@@ -197,7 +199,7 @@ impl Keeping {
                 }
             }
             pause = self.terms.pace();
-            let asked = now();
+            let asked = since_boot();
             match self.table.renew(term, self.tenure.agents()) {
                 Ok(Some(record)) => {
                     holder.renewed(asked);

@@ -23,6 +23,7 @@ use super::nodes::Nodes;
 use super::outbound::{Outbound, PacketLen};
 use super::reason::{Reason, Refusal};
 use super::registry::Peer;
+use crate::lease::since_boot;
 use crate::random::random;
 
 /// A wait of the inbox that must end before the next packet may be read.
@@ -73,7 +74,12 @@ impl Inbox for NodeInbox {
                 self.answer = Answer::Ready(answer.into());
                 Ok(None)
             }
-            Ok(Opened::Packet { body, .. }) => self.deliver(&body, payload.len()),
+            Ok(Opened::Packet { body, begins }) => {
+                if begins {
+                    self.keep_again();
+                }
+                self.deliver(&body, payload.len())
+            }
             Err(error) => self.refuse(error).map(|()| None),
         }
     }
@@ -127,6 +133,15 @@ impl NodeInbox {
             tracing::warn!(%node, ?remote, %error, missed, "packet refused");
         }
         Ok(())
+    }
+
+    /// Keeps what the session leaves. Over a broker it leaves nothing.
+    fn keep_again(&mut self) {
+        let now = since_boot();
+        if let Some(again) = self.end.take_again(now) {
+            let key = self.end.key();
+            self.nodes.common.admitted.keep_again(&self.peer.node, &key, again, now);
+        }
     }
 
     /// Passes on an opened body.

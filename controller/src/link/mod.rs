@@ -26,7 +26,6 @@ mod quiet;
 mod reason;
 mod refused;
 mod registry;
-mod seals;
 mod silence;
 
 pub use admitted::Admitted;

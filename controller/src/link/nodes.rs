@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use muster_shared::NodeId;
 use muster_shared::model::Up;
+use muster_shared::seal::{Seal, SealPublic};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
@@ -17,7 +18,6 @@ use super::intake::Feed;
 use super::quiet::Quiet;
 use super::reason::{Reason, Refusal};
 use super::registry::Registry;
-use super::seals::Seals;
 use super::{Common, LinkEvent};
 use crate::pki::Pki;
 
@@ -33,7 +33,6 @@ pub(super) struct Nodes {
     pub registry: Registry,
     pub heartbeats: Heartbeats,
     pub contents: Contents,
-    pub seals: Seals,
     pub common: Common,
     /// Limits warnings that clients cause.
     pub refusals: Quiet,
@@ -58,9 +57,13 @@ impl Nodes {
             answer_within,
             heartbeats: Heartbeats::default(),
             contents: Contents::default(),
-            seals: Seals::new(connections),
             refusals: Quiet::default(),
         }
+    }
+
+    /// The seal of a node that was admitted with this key.
+    pub fn seal(&self, node: &NodeId, key: &SealPublic) -> Arc<Seal> {
+        self.common.admitted.seal(node, key, || self.pki.seal(node, key))
     }
 
     /// Whether this controller may speak for the site.

@@ -8,7 +8,7 @@ use muster_shared::model::{
     Action, Content, ContentDigest, Down, File, Job, OnDelete, Outcome, Report, Spec, Up,
 };
 use muster_shared::seal::{PacketError, SealPublic};
-use muster_shared::{Attempt, Epoch, Generation, ResourceId, topic};
+use muster_shared::{Attempt, Epoch, Generation, MonoTime, ResourceId, topic};
 use rumqttc::v5::mqttbytes::QoS;
 use rumqttc::v5::mqttbytes::v5::{ConnectProperties, ConnectReturnCode, Packet};
 use rumqttc::v5::{AsyncClient, ConnectionError, Event, MqttOptions};
@@ -16,7 +16,7 @@ use rumqttc::{TlsConfiguration, Transport};
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
-use crate::raw::{Raw, localhost};
+use crate::raw::{Raw, localhost, publish};
 use crate::world::{Node, PATIENCE, Seen, World, down, random, request, up};
 
 /// rumqttc's client, polled.
@@ -365,6 +365,77 @@ async fn publishes_on_their_way_are_at_most_the_clients_receive_maximum() {
         assert_eq!(node.open(&publish.payload), [down(number)]);
         assert!(!unacknowledged.contains(&publish.pkid));
         unacknowledged.push(publish.pkid);
+    }
+}
+
+/// What a packet came to leaves with its acknowledgement, which does not wait for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn packets_are_acknowledged_in_order_with_or_without_answer() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    let connection = world.driver.connected(&node.id).await;
+    let topic = topic::up(world.site(), &node.id);
+    for round in 0..3 {
+        for id in 1..=5 {
+            let payload = node.pack(&[up(id.into())]);
+            let Packet::Publish(mut packet) = publish(&topic, QoS::AtLeastOnce, payload) else { panic!() };
+            packet.pkid = id;
+            raw.send(&Packet::Publish(packet)).await;
+            let taken = Seen::Received(node.id.clone(), connection, vec![up(id.into())]);
+            assert_eq!(world.driver.next().await, taken);
+        }
+        if round > 0 {
+            world.handle.send(&node.id, connection, &[down(round)]);
+        }
+        let (mut acknowledged, mut answers) = (Vec::new(), u64::from(round == 0));
+        while acknowledged.len() < 5 || answers == 0 {
+            match raw.next().await {
+                Some(Packet::PubAck(ack)) => acknowledged.push(ack.pkid),
+                Some(Packet::Publish(answer)) => {
+                    assert_eq!(node.open(&answer.payload), [down(round)]);
+                    answers += 1;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!(acknowledged, [1, 2, 3, 4, 5]);
+    }
+}
+
+/// A node that comes again needs no agreement of keys, unless the controller has nothing of its last session.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_follows_the_one_before() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let up = topic::up(world.site(), &node.id);
+    let first = Raw::node(&world, &node, QoS::AtMostOnce).await;
+    let mut connection = world.driver.connected(&node.id).await;
+    drop(first);
+    for (uses_old, kind) in [(false, 5), (false, 5), (true, 2)] {
+        assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
+        let again = node.session.lock().unwrap().as_mut().unwrap().take_again(MonoTime::default());
+        if uses_old {
+            // A connection in between, which begins a session without it.
+            drop(Raw::node(&world, &node, QoS::AtMostOnce).await);
+            connection = world.driver.connected(&node.id).await;
+            assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
+        }
+        let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;
+        assert_eq!(raw.connect(node.id.as_str()).await, ConnectReturnCode::Success);
+        connection = world.driver.connected(&node.id).await;
+        raw.subscribe(&topic::down(world.site(), &node.id), QoS::AtMostOnce).await;
+        assert!(matches!(raw.next().await, Some(Packet::SubAck(_))));
+        let greeting = node.seal.greet_again(random(), again).unwrap();
+        raw.publish(&up, greeting.packet().to_vec()).await;
+        let Some(Packet::Publish(answer)) = raw.next().await else { panic!("an answer") };
+        assert_eq!(answer.payload[1], kind);
+        let session = greeting.accept(&node.seal, &answer.payload).unwrap();
+        *node.session.lock().unwrap() = Some(session);
+        raw.publish(&up, node.pack_nothing()).await;
+        world.handle.send(&node.id, connection, &[down(1)]);
+        let Some(Packet::Publish(publish)) = raw.next().await else { panic!("a session") };
+        assert_eq!(node.open(&publish.payload), [down(1)]);
     }
 }
 

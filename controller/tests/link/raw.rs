@@ -62,7 +62,7 @@ impl Raw {
 
     /// Begins a session of the node, which is subscribed.
     pub async fn begin(&mut self, up: &str, node: &Node) {
-        let greeting = node.seal.greet(random()).unwrap();
+        let greeting = node.seal.greet_again(random(), None).unwrap();
         self.publish(up, greeting.packet().to_vec()).await;
         let Some(Packet::Publish(answer)) = self.next().await else { panic!("an answer") };
         if answer.qos == QoS::AtLeastOnce {

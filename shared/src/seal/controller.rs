@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use crate::MonoTime;
 
+use super::again::Again;
 use super::greeting::{Kind, kind_of};
 use super::session::{Session, is_first};
-use super::{Body, PacketError, Random, Seal};
+use super::{Body, PacketError, Random, Seal, SealPublic};
 
 /// A node that talks and has not received, for this long, what it was sent, will not receive it any more. Two
 /// heartbeats of an agent are 61 s apart at most, so a loss is seen before a job counts as lost after 210 s.
@@ -33,6 +34,10 @@ pub struct ControllerEnd {
     current: Option<Greeted>,
     /// Boxed, since it is there for a moment only.
     answered: Option<Box<Greeted>>,
+    /// What the node's last session has left.
+    again: Option<Again>,
+    /// Sessions leave something for the next one.
+    leaves: bool,
     /// So many packets were acknowledged, and more were sent; since when this is so.
     waits: Option<(u64, MonoTime)>,
 }
@@ -55,7 +60,22 @@ pub enum Opened {
 impl ControllerEnd {
     /// A side that nobody has greeted yet.
     pub fn new(seal: impl Into<Arc<Seal>>) -> Self {
-        Self { seal: seal.into(), current: None, answered: None, waits: None }
+        Self { seal: seal.into(), current: None, answered: None, again: None, leaves: false, waits: None }
+    }
+
+    /// The same over a direct link: the node's last session has left this, and the next one leaves something as well.
+    pub fn following(seal: impl Into<Arc<Seal>>, again: Option<Again>) -> Self {
+        Self { again, leaves: true, ..Self::new(seal) }
+    }
+
+    /// Takes what the current session leaves for the next one ([`Session::take_again`]).
+    pub fn take_again(&mut self, now: MonoTime) -> Option<Again> {
+        self.current.as_mut()?.session.take_again(now)
+    }
+
+    /// The node's long-lived key.
+    pub fn key(&self) -> SealPublic {
+        SealPublic(self.seal.theirs.to_bytes())
     }
 
     /// The node has a session: it can be sent packets.
@@ -65,7 +85,7 @@ impl ControllerEnd {
 
     /// Whether the packet says that it is a greeting.
     pub fn is_greeting(packet: &[u8]) -> bool {
-        kind_of(packet) == Ok(Kind::Greeting)
+        matches!(kind_of(packet), Ok(Kind::Greeting | Kind::GreetingAgain))
     }
 
     /// Takes a packet from the node. `random` is called for a greeting that a key of the node has proved.
@@ -79,9 +99,9 @@ impl ControllerEnd {
         random: impl FnOnce() -> Option<Random>,
     ) -> Result<Opened, PacketError> {
         match kind_of(packet)? {
-            Kind::Greeting => self.greeted(packet, random),
+            Kind::Greeting | Kind::GreetingAgain => self.greeted(packet, random),
             Kind::Sealed => self.received(packet),
-            Kind::Answer => Err(PacketError::Malformed),
+            Kind::Answer | Kind::AnswerAgain => Err(PacketError::Malformed),
         }
     }
 
@@ -90,12 +110,19 @@ impl ControllerEnd {
         packet: &[u8],
         random: impl FnOnce() -> Option<Random>,
     ) -> Result<Opened, PacketError> {
-        let by = self.seal.greeted(packet)?;
+        let (by, proof) = self.seal.greeted(packet)?;
         let mut known = self.current.iter().chain(self.answered.as_deref());
         if known.any(|greeted| greeted.by == by) {
             return Err(PacketError::Repeated);
         }
-        let (answer, session) = self.seal.answer(&by, random().ok_or(PacketError::NoRandom)?)?;
+        let random = random().ok_or(PacketError::NoRandom)?;
+        // Of no use for another session, whatever becomes of this one.
+        let again = self.again.take().filter(|again| proof == Some(again.proof(&by)));
+        let (answer, session) = match again {
+            Some(again) => self.seal.answer_again(&by, &random, &again)?,
+            None => self.seal.answer(&by, random)?,
+        };
+        let session = if self.leaves { session } else { session.leaving_nothing() };
         self.answered = Some(Box::new(Greeted { by, session }));
         Ok(Opened::Greeting { answer })
     }

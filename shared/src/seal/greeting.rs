@@ -12,10 +12,23 @@
 //!
 //! The proof of a greeting costs no agreement, so a forged one costs the controller one hash. A greeting that is
 //! sent again is answered; the answer is of no use to whoever sent it, since `e` is needed to make a packet.
+//!
+//! A session leaves both sides a secret for the next one ([`Again`]), which then takes no agreement:
+//!
+//! ```text
+//!   agent       e ── e, proof of the long-lived keys, proof of the secret ──▶   controller
+//!               ◀────────── x, proof of the session's key ───────────────   x, 32 random bytes
+//!   session's key = BLAKE3( long-lived agreement, secret, version, e, x )
+//! ```
+//!
+//! Both sides forget the secret as they use it, so a later theft opens nothing of before, and who has the long-lived
+//! key of one side still cannot pose as the other. A controller that has no such secret, or another one, answers
+//! with agreements as above.
 
 use blake3::{Hash, Hasher};
 use x25519_dalek::{PublicKey, SharedSecret};
 
+use super::again::{Again, Origin};
 use super::session::{Keys, Session};
 use super::{PACKET_MAX, PacketError, Pair, Random, Seal, VERSION};
 
@@ -28,6 +41,8 @@ pub(super) enum Kind {
     Greeting = 1,
     Answer = 2,
     Sealed = 3,
+    GreetingAgain = 4,
+    AnswerAgain = 5,
 }
 
 /// Checks the size and the version, and returns the kind.
@@ -41,6 +56,8 @@ pub(super) fn kind_of(packet: &[u8]) -> Result<Kind, PacketError> {
         Some(1) => Ok(Kind::Greeting),
         Some(2) => Ok(Kind::Answer),
         Some(3) => Ok(Kind::Sealed),
+        Some(4) => Ok(Kind::GreetingAgain),
+        Some(5) => Ok(Kind::AnswerAgain),
         Some(_) | None => Err(PacketError::Malformed),
     }
 }
@@ -48,6 +65,10 @@ pub(super) fn kind_of(packet: &[u8]) -> Result<Kind, PacketError> {
 /// A greeting that waits for its answer. Dropping it forgets the fresh key.
 pub struct Greeting {
     fresh: Pair,
+    /// What the session before has left.
+    again: Option<Again>,
+    /// This session leaves something for the next one.
+    leaves: bool,
     packet: Vec<u8>,
 }
 
@@ -62,24 +83,33 @@ impl Greeting {
     /// # Errors
     /// [`PacketError`]: it is no answer, or is one to another greeting.
     pub fn accept(&self, seal: &Seal, packet: &[u8]) -> Result<Session, PacketError> {
-        match kind_of(packet)? {
-            Kind::Answer => {}
-            Kind::Sealed => return Err(PacketError::NotGreeted),
-            Kind::Greeting => return Err(PacketError::Malformed),
-        }
+        let again = match (kind_of(packet)?, &self.again) {
+            (Kind::Answer, _) => None,
+            (Kind::AnswerAgain, Some(again)) => Some(again),
+            (Kind::AnswerAgain, None) => return Err(PacketError::Seal),
+            (Kind::Sealed, _) => return Err(PacketError::NotGreeted),
+            (Kind::Greeting | Kind::GreetingAgain, _) => return Err(PacketError::Malformed),
+        };
         let (theirs, proof) = parts(packet)?;
-        let theirs_fresh = PublicKey::from(theirs);
+        let (keys, wanted) = match again {
+            Some(again) => again.derive(seal, self.fresh.public.as_bytes(), &theirs)?,
+            None => self.agree(seal, &theirs)?,
+        };
+        if wanted != Hash::from_bytes(proof) {
+            return Err(PacketError::Seal);
+        }
+        let session = Session::of_agent(keys);
+        Ok(if self.leaves { session } else { session.leaving_nothing() })
+    }
+
+    fn agree(&self, seal: &Seal, theirs: &[u8; 32]) -> Result<(Keys, Hash), PacketError> {
+        let theirs_fresh = PublicKey::from(*theirs);
         let agreements = [
             self.fresh.secret.diffie_hellman(&seal.theirs),
             seal.mine.0.secret.diffie_hellman(&theirs_fresh),
             self.fresh.secret.diffie_hellman(&theirs_fresh),
         ];
-        let ours = self.fresh.public.as_bytes();
-        let (keys, wanted) = derive(seal, &agreements, ours, &theirs)?;
-        if wanted != Hash::from_bytes(proof) {
-            return Err(PacketError::Seal);
-        }
-        Ok(Session::of_agent(keys))
+        derive(seal, &agreements, self.fresh.public.as_bytes(), theirs)
     }
 }
 
@@ -91,17 +121,39 @@ impl Seal {
     pub fn greet(&self, random: Random) -> Result<Greeting, PacketError> {
         let fresh = Pair::new(random);
         let proof = self.proof(fresh.public.as_bytes())?;
-        Ok(Greeting { packet: packet(Kind::Greeting, fresh.public.as_bytes(), &proof), fresh })
+        let packet = packet(Kind::Greeting, fresh.public.as_bytes(), &proof);
+        Ok(Greeting { fresh, again: None, leaves: false, packet })
     }
 
-    /// The fresh key of a node's greeting.
-    pub(super) fn greeted(&self, packet: &[u8]) -> Result<[u8; 32], PacketError> {
-        let (theirs, proof) = parts(packet)?;
+    /// The same over a direct link, to a controller that has said [`TAKES_AGAIN`](super::TAKES_AGAIN): asks for a
+    /// session from what the one before has left, where it has. Leaves something for the next one.
+    ///
+    /// # Errors
+    /// [`PacketError::Seal`] for an unsound key of the controller.
+    pub fn greet_again(&self, random: Random, again: Option<Again>) -> Result<Greeting, PacketError> {
+        let whole = self.greet(random)?;
+        let Some(again) = again else { return Ok(Greeting { leaves: true, ..whole }) };
+        let mut packet = whole.packet;
+        packet[1] = Kind::GreetingAgain as u8;
+        packet.extend_from_slice(again.proof(whole.fresh.public.as_bytes()).as_bytes());
+        Ok(Greeting { fresh: whole.fresh, again: Some(again), leaves: true, packet })
+    }
+
+    /// The fresh key of a node's greeting, and its proof that it has what the session before has left.
+    pub(super) fn greeted(&self, packet: &[u8]) -> Result<([u8; 32], Option<Hash>), PacketError> {
+        let (greeting, again) = match kind_of(packet)? {
+            Kind::GreetingAgain => {
+                let (greeting, again) = packet.split_last_chunk().ok_or(PacketError::Malformed)?;
+                (greeting, Some(Hash::from_bytes(*again)))
+            }
+            Kind::Greeting | Kind::Answer | Kind::Sealed | Kind::AnswerAgain => (packet, None),
+        };
+        let (theirs, proof) = parts(greeting)?;
         // The comparison takes the same time whatever differs.
         if self.proof(&theirs)? != Hash::from_bytes(proof) {
             return Err(PacketError::Seal);
         }
-        Ok(theirs)
+        Ok((theirs, again))
     }
 
     /// The controller's answer to a greeting with this fresh key, and its session.
@@ -120,6 +172,17 @@ impl Seal {
         let ours = fresh.public.as_bytes();
         let (keys, proof) = derive(self, &agreements, theirs, ours)?;
         Ok((packet(Kind::Answer, ours, &proof), Session::of_controller(keys)))
+    }
+
+    /// The same from what the session before has left.
+    pub(super) fn answer_again(
+        &self,
+        theirs: &[u8; 32],
+        random: &Random,
+        again: &Again,
+    ) -> Result<(Vec<u8>, Session), PacketError> {
+        let (keys, proof) = again.derive(self, theirs, random)?;
+        Ok((packet(Kind::AnswerAgain, random, &proof), Session::of_controller(keys)))
     }
 
     pub(super) fn proof(&self, fresh: &[u8; 32]) -> Result<Hash, PacketError> {
@@ -148,14 +211,19 @@ fn derive(
         hasher.update(agreement.as_bytes());
     }
     hasher.update(&[VERSION]).update(agent).update(controller);
+    Ok(keys_of(&hasher, Origin::default()))
+}
+
+/// From what a session's secrets were put into.
+pub(super) fn keys_of(hasher: &Hasher, origin: Origin) -> (Keys, Hash) {
     let mut derived = hasher.finalize_xof();
     let mut next = || {
         let mut key = [0; 32];
         derived.fill(&mut key);
         key
     };
-    let keys = Keys { up: next(), down: next() };
-    Ok((keys, Hash::from_bytes(next())))
+    let (up, down, proof) = (next(), next(), Hash::from_bytes(next()));
+    (Keys { up, down, again: origin.leave(&mut derived) }, proof)
 }
 
 fn packet(kind: Kind, fresh: &[u8; 32], proof: &Hash) -> Vec<u8> {

@@ -16,8 +16,10 @@
 use chacha20poly1305::aead::AeadInPlace as _;
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
 
+use super::again::Again;
 use super::greeting::{Kind, kind_of};
 use super::{PACKET_MAX, PacketError, VERSION};
+use crate::MonoTime;
 
 /// Version, kind, number, received.
 const HEAD: usize = 2 + 8 + 8;
@@ -29,6 +31,7 @@ const NONCE_HEAD: usize = 16;
 pub(super) struct Keys {
     pub up: [u8; 32],
     pub down: [u8; 32],
+    pub again: Option<Again>,
 }
 
 /// A side of a session.
@@ -41,6 +44,7 @@ pub struct Session {
     received: u64,
     /// The number of packets sealed here that the other side said it has received.
     acknowledged: u64,
+    again: Option<Again>,
 }
 
 /// Bytes to be sealed, with room around them, so that sealing copies nothing.
@@ -82,16 +86,27 @@ impl std::fmt::Debug for Body {
 
 impl Session {
     pub(super) fn of_agent(keys: Keys) -> Self {
-        Self::new(&keys.up, &keys.down)
+        Self::new(&keys.up, &keys.down, keys.again)
     }
 
     pub(super) fn of_controller(keys: Keys) -> Self {
-        Self::new(&keys.down, &keys.up)
+        Self::new(&keys.down, &keys.up, keys.again)
     }
 
-    fn new(seals: &[u8; 32], opens: &[u8; 32]) -> Self {
+    fn new(seals: &[u8; 32], opens: &[u8; 32], again: Option<Again>) -> Self {
         let cipher = |key: &[u8; 32]| XChaCha20Poly1305::new(key.into());
-        Self { seals: cipher(seals), opens: cipher(opens), sent: 0, received: 0, acknowledged: 0 }
+        Self { seals: cipher(seals), opens: cipher(opens), sent: 0, received: 0, acknowledged: 0, again }
+    }
+
+    /// The same, with nothing for the next one.
+    pub(super) fn leaving_nothing(self) -> Self {
+        Self { again: None, ..self }
+    }
+
+    /// Takes what this session leaves for the next one. Its age counts from `now`, unless this session has followed
+    /// another one.
+    pub fn take_again(&mut self, now: MonoTime) -> Option<Again> {
+        Some(self.again.take()?.begins(now))
     }
 
     /// The next packet. Packets must leave in the order in which they were sealed.
@@ -119,7 +134,9 @@ impl Session {
         match kind_of(packet)? {
             Kind::Sealed => {}
             // Each was for the greeting of some session, and is too late for this one.
-            Kind::Greeting | Kind::Answer => return Err(PacketError::Repeated),
+            Kind::Greeting | Kind::Answer | Kind::GreetingAgain | Kind::AnswerAgain => {
+                return Err(PacketError::Repeated);
+            }
         }
         let (head, sealed) = packet.split_first_chunk::<HEAD>().ok_or(PacketError::Malformed)?;
         let (sealed, tag) = sealed.split_last_chunk::<TAG>().ok_or(PacketError::Malformed)?;

@@ -6,6 +6,7 @@ use crate::MonoTime;
 const CONTROLLER: [u8; 32] = [1; 32];
 const NODE: [u8; 32] = [2; 32];
 const OTHER: [u8; 32] = [3; 32];
+const NOW: MonoTime = MonoTime(Duration::from_secs(7));
 
 fn seal(mine: [u8; 32], theirs: [u8; 32], site: &str, node: &str) -> Seal {
     let theirs = SealSecret::from_bytes(theirs).public();
@@ -18,7 +19,11 @@ fn of_node() -> Seal {
 }
 
 fn controller() -> ControllerEnd {
-    ControllerEnd::new(seal(CONTROLLER, NODE, "lab", "web-1"))
+    following(None)
+}
+
+fn following(again: Option<Again>) -> ControllerEnd {
+    ControllerEnd::following(seal(CONTROLLER, NODE, "lab", "web-1"), again)
 }
 
 fn body(text: &str) -> Body {
@@ -34,7 +39,7 @@ fn never() -> Option<Random> {
 /// Both ends after a greeting with these fresh keys; the controller has had no packet yet.
 fn greet(end: &mut ControllerEnd, agent: u8, controller: u8) -> Session {
     let seal = of_node();
-    let greeting = seal.greet([agent; 32]).unwrap();
+    let greeting = seal.greet_again([agent; 32], None).unwrap();
     greeting.accept(&seal, &answer(end, greeting.packet(), controller)).unwrap()
 }
 
@@ -223,7 +228,7 @@ fn a_stolen_key_poses_as_its_owner_alone() {
     let thief = seal(NODE, CONTROLLER, "lab", "web-1");
     let seal_of_node = of_node();
     let greeting = seal_of_node.greet([10; 32]).unwrap();
-    let theirs = thief.greeted(greeting.packet()).unwrap();
+    let (theirs, _) = thief.greeted(greeting.packet()).unwrap();
     // Its answer is made with the node's key in place of the controller's.
     let (forged, _) = thief.answer(&theirs, [20; 32]).unwrap();
     assert_eq!(greeting.accept(&seal_of_node, &forged).err(), Some(PacketError::Seal));
@@ -379,6 +384,117 @@ fn a_key_of_which_nothing_secret_comes_makes_no_session() {
     assert!(SealSecret::from_bytes([2; 32]).public().is_sound());
 }
 
+/// A session that the controller has from the one before: the greeting, its answer, and both ends, which have spoken.
+fn again(
+    end: &mut ControllerEnd,
+    node: &mut Session,
+    fresh: u8,
+) -> (Vec<u8>, Vec<u8>, ControllerEnd, Session) {
+    let (seal, mut next) = (of_node(), following(end.take_again(NOW)));
+    let greeting = seal.greet_again([fresh; 32], node.take_again(NOW)).unwrap();
+    let answer = answer(&mut next, greeting.packet(), fresh + 1);
+    let mut session = greeting.accept(&seal, &answer).unwrap();
+    assert_eq!(take(&mut next, &session.seal(body("hello"))), Ok(("hello".into(), true)));
+    assert_eq!(read(&mut session, &next.seal(body("job")).unwrap()), Ok("job".into()));
+    (greeting.packet().to_vec(), answer, next, session)
+}
+
+#[test]
+fn sessions_follow_each_other_without_agreements() {
+    let (mut end, mut node) = open();
+    for round in 0..64 {
+        let (greeting, answer, next, session) = again(&mut end, &mut node, 30 + round);
+        assert_eq!((greeting.len(), &answer[..2]), (98, &[VERSION, 5][..]));
+        (end, node) = (next, session);
+    }
+    assert!(
+        end.take_again(NOW).is_none() && node.take_again(NOW).is_none(),
+        "then one is due that is made of them"
+    );
+}
+
+/// What one side has lost or used, or never had, costs agreements and nothing else.
+#[test]
+fn a_session_that_left_nothing_is_followed_by_a_whole_one() {
+    let kept = |end: &mut ControllerEnd| end.take_again(NOW);
+    let of_another = |_: &mut ControllerEnd| {
+        let mut other = controller();
+        let mut node = greet(&mut other, 50, 51);
+        take(&mut other, &node.seal(body("a"))).unwrap();
+        other.take_again(NOW)
+    };
+    for (what, keep, kind) in [
+        ("kept", &kept as &dyn Fn(&mut ControllerEnd) -> Option<Again>, 5),
+        ("lost", &|_| None, 2),
+        ("of another session", &of_another, 2),
+    ] {
+        let (mut end, mut node) = open();
+        let seal = of_node();
+        let greeting = seal.greet_again([30; 32], node.take_again(NOW)).unwrap();
+        let mut next = following(keep(&mut end));
+        let answer = answer(&mut next, greeting.packet(), 31);
+        assert_eq!(answer[1], kind, "{what}");
+        let mut session = greeting.accept(&seal, &answer).unwrap();
+        assert_eq!(take(&mut next, &session.seal(body("hello"))), Ok(("hello".into(), true)), "{what}");
+        assert!(node.take_again(NOW).is_none(), "{what}: it is used once");
+    }
+    // A node that has nothing, and a controller that has.
+    let (mut end, _) = open();
+    let mut next = following(end.take_again(NOW));
+    let mut session = greet(&mut next, 30, 31);
+    assert_eq!(take(&mut next, &session.seal(body("hello"))), Ok(("hello".into(), true)));
+}
+
+/// Neither with all long-lived keys, nor with what a later session left, nor by what was sent.
+#[test]
+fn a_session_after_another_opens_for_its_two_ends_alone() {
+    let (mut end, mut node) = open();
+    let seal = of_node();
+    let greeting = seal.greet_again([30; 32], node.take_again(NOW)).unwrap();
+    let mut next = following(end.take_again(NOW));
+    let answered = answer(&mut next, greeting.packet(), 31);
+    let mut node = greeting.accept(&seal, &answered).unwrap();
+    let up = node.seal(body("hunter22"));
+    assert_eq!(take(&mut next, &up), Ok(("hunter22".into(), true)));
+    for stolen in [None, next.take_again(NOW)] {
+        let mut thief = following(stolen);
+        answer(&mut thief, greeting.packet(), 31);
+        assert_eq!(take(&mut thief, &up), Err(PacketError::NotGreeted));
+    }
+    // Who has the node's long-lived key cannot pose as the controller.
+    let greeting = seal.greet_again([40; 32], node.take_again(NOW)).unwrap();
+    let (theirs, _) = seal.greeted(greeting.packet()).unwrap();
+    let (forged, _) = seal.answer(&theirs, [41; 32]).unwrap();
+    assert_eq!(greeting.accept(&seal, &forged).err(), Some(PacketError::Seal));
+    assert_eq!(greeting.accept(&seal, &answered).err(), Some(PacketError::Seal), "an answer of before");
+    assert!(node.take_again(NOW).is_none(), "a secret is used once");
+    // An answer to what was not asked for.
+    let whole = seal.greet([42; 32]).unwrap();
+    assert_eq!(whole.accept(&seal, &answered).err(), Some(PacketError::Seal));
+}
+
+/// Through a broker a session leaves nothing, whatever the other side would like.
+#[test]
+fn a_session_leaves_something_where_both_sides_want_it() {
+    for (node_wants, controller_wants) in [(true, true), (true, false), (false, true), (false, false)] {
+        let seal_of_node = of_node();
+        let greeting = match node_wants {
+            true => seal_of_node.greet_again([10; 32], None),
+            false => seal_of_node.greet([10; 32]),
+        };
+        let greeting = greeting.unwrap();
+        let mut end = match controller_wants {
+            true => controller(),
+            false => ControllerEnd::new(seal(CONTROLLER, NODE, "lab", "web-1")),
+        };
+        let answer = answer(&mut end, greeting.packet(), 20);
+        let mut node = greeting.accept(&seal_of_node, &answer).unwrap();
+        assert_eq!(take(&mut end, &node.seal(body("hello"))), Ok(("hello".into(), true)));
+        let left = (node.take_again(NOW).is_some(), end.take_again(NOW).is_some());
+        assert_eq!(left, (node_wants, controller_wants));
+    }
+}
+
 /// A controller has one for each node: 100,000 of them are 45 MB.
 #[test]
 fn a_node_costs_little() {
@@ -392,7 +508,7 @@ fn a_node_costs_little() {
 fn golden_packets() {
     let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
     let (node_seal, mut end) = (of_node(), controller());
-    let greeting = node_seal.greet([10; 32]).unwrap();
+    let greeting = node_seal.greet_again([10; 32], None).unwrap();
     let answer = answer(&mut end, greeting.packet(), 20);
     let mut node = greeting.accept(&node_seal, &answer).unwrap();
     let ups = [node.seal(body("hello")), node.seal(body("report"))];
@@ -403,13 +519,26 @@ fn golden_packets() {
     lines.push(format!("down {}", hex(&down)));
     let golden = include_str!("testdata/v2.txt");
     assert_eq!(lines.join("\n"), golden.trim_end(), "the packets have changed");
+
+    let (greeting, answer, mut end, mut node) = again(&mut end, &mut node, 30);
+    let (up, down) = (node.seal(body("report")), end.seal(body("job")).unwrap());
+    let packets = [("greeting", greeting), ("answer", answer), ("up", up), ("down", down)];
+    let lines = packets.map(|(what, packet)| format!("{what} {}", hex(&packet)));
+    let golden = include_str!("testdata/v2-again.txt");
+    assert_eq!(lines.join("\n"), golden.trim_end(), "the packets have changed");
 }
 
 #[test]
 fn no_bytes_panic() {
     let (mut end, mut node) = open();
     let greeting = of_node().greet([12; 32]).unwrap();
-    let samples = [greeting.packet().to_vec(), node.seal(body("a")), end.seal(body("a")).unwrap()];
+    let again = of_node().greet_again([13; 32], node.take_again(NOW)).unwrap();
+    let samples = [
+        greeting.packet().to_vec(),
+        again.packet().to_vec(),
+        node.seal(body("a")),
+        end.seal(body("a")).unwrap(),
+    ];
     let mut state = 1u64;
     let mut next = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);

@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use muster_agent_core::{Agent, Config, Effect, Input};
-use muster_agent_link::Identity;
 use muster_agent_link::connection::{Connection, LinkEvent, Peer};
+use muster_agent_link::{Identity, NodeSeal};
 use muster_shared::model::{Down, Job, Outcome, ReportKey, Spec, Up};
-use muster_shared::seal::Seal;
 use muster_shared::{Epoch, EpochId, MonoTime, ResourceId};
 use rustls::ClientConfig;
 use tokio::sync::watch;
@@ -38,7 +37,8 @@ pub struct Member {
     tls: Arc<ClientConfig>,
     /// As an agent has it that starts again; made before, for it is not what is measured.
     fresh_tls: Arc<ClientConfig>,
-    seal: Arc<Seal>,
+    fresh_seal: Arc<NodeSeal>,
+    seal: Arc<NodeSeal>,
     connection: Option<Connection>,
     inbox: VecDeque<Input>,
     server: Server,
@@ -74,7 +74,8 @@ impl Member {
             machine: Agent::new(config, Vec::new(), EpochId::default()),
             tls: identity.tls()?,
             fresh_tls: identity.tls()?,
-            seal: Arc::new(identity.seal()),
+            seal: Arc::new(identity.seal().into()),
+            fresh_seal: Arc::new(identity.seal().into()),
             identity,
             connection: None,
             inbox: VecDeque::from([Input::Start]),
@@ -116,6 +117,7 @@ impl Member {
     fn obey(&mut self, before: Order, order: Order) {
         if order.restarts > before.restarts {
             self.tls = Arc::clone(&self.fresh_tls);
+            self.seal = Arc::clone(&self.fresh_seal);
             self.disconnected("a restart".into());
         }
         if order.storms > before.storms {

@@ -13,7 +13,7 @@ use muster_controller::store::{Bounds, Database};
 use muster_engine::{Config, JoinAsk, Limits, NewToken, Request, Starts};
 use muster_shared::join::TokenSecret;
 use muster_shared::model::{DiskFacts, Facts, LinkFacts, Up};
-use muster_shared::seal::{ControllerEnd, Opened, Seal, SealPublic, SealSecret};
+use muster_shared::seal::{Again, Body, ControllerEnd, Opened, Seal, SealPublic, SealSecret};
 use muster_shared::{EpochId, MonoTime, NodeId, SiteId, topic, wire};
 use tempfile::TempDir;
 
@@ -52,6 +52,8 @@ struct Node {
     connection: Option<u64>,
     inbox: VecDeque<Input>,
     jobs: u64,
+    /// What its last session has left, to it and to the controller.
+    left: (Option<Again>, Option<Again>),
 }
 
 impl Bed {
@@ -210,10 +212,16 @@ impl Bed {
         let (agent, controller) = (SealSecret::from_bytes([1; 32]), SealSecret::from_bytes([2; 32]));
         let seal =
             |mine: &SealSecret, theirs: &SealSecret| Seal::new(mine, &theirs.public(), &self.site, name);
-        let greeting = seal(&agent, &controller).greet([3; 32])?;
-        let answered =
-            ControllerEnd::new(seal(&controller, &agent)).open(greeting.packet(), || Some([4; 32]))?;
+        let node = self.nodes.get_mut(name).context("an unknown node connects")?;
+        let (of_agent, of_controller) = std::mem::take(&mut node.left);
+        let own = seal(&agent, &controller);
+        let greeting = own.greet_again([3; 32], of_agent)?;
+        let mut end = ControllerEnd::following(seal(&controller, &agent), of_controller);
+        let answered = end.open(greeting.packet(), || Some([4; 32]))?;
         let Opened::Greeting { answer } = answered else { anyhow::bail!("a greeting is not answered") };
+        let mut session = greeting.accept(&own, &answer)?;
+        end.open(&session.seal(Body::with_room_for(0)), || None)?;
+        node.left = (session.take_again(self.now), end.take_again(self.now));
         {
             let mut tally = self.tally.borrow_mut();
             tally.up(&topic::up(&self.site, name), greeting.packet().len());
@@ -275,6 +283,7 @@ impl Node {
             connection: None,
             inbox: VecDeque::new(),
             jobs: 0,
+            left: (None, None),
         }
     }
 

@@ -120,7 +120,7 @@ impl World {
         if !machine.is_connecting(life, attempt) {
             return;
         }
-        let known = self.controller.turns.as_ref().and_then(|turns| turns.view().node_seal(&machine.name));
+        let known = self.controller.turns.as_ref().and_then(|turns| turns.admitted().key(&machine.name));
         let is_away = self.now < machine.cut_off_until || machine.host.is_cut() || !self.active_admits();
         if known != Some(machine.key) || is_away {
             return self.connect_fails(at, life, attempt);
@@ -136,7 +136,7 @@ impl World {
         let number = self.bus.next;
         let (down, up) = (Pipe::default(), Pipe::default());
         let (since, run) = (self.now, self.controller.run);
-        let (ends, greeting) = self.new_ends(at);
+        let Some((ends, greeting)) = self.new_ends(at) else { return };
         let line = Line { node: node.clone(), machine: at, life, run, since, broken: false, ends, down, up };
         self.bus.lines.insert(number, line);
         self.bus.registered.insert(node.clone(), number);

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use muster_controller::driver::Turns;
+use muster_controller::link::Admitted;
 use muster_engine::{Answer, Config, Limits, Refusal, Request, Starts};
 use muster_shared::model::Up;
 use muster_shared::{MonoTime, NodeId, StackName};
@@ -120,7 +121,8 @@ impl World {
         }
         let store = SimStore { shared: Rc::clone(&self.shared), seat: seat.clone() };
         let outbox = SimOutbox { shared: Rc::clone(&self.shared), seat };
-        let Ok(turns) = Turns::new(store, outbox, config, MonoTime::default()) else { return false };
+        let Ok(mut turns) = Turns::new(store, outbox, config, MonoTime::default()) else { return false };
+        turns.keep(Admitted::default());
         self.controller.turns = Some(turns);
         self.controller.started = self.now;
         self.controller.busy_until = self.now;

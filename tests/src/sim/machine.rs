@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_agent_core::{Agent, Config, Entry, Input, WriteId, at_boot};
+use muster_agent_link::NodeSeal;
 use muster_shared::model::flow::Bridge;
 use muster_shared::model::{Action, Claim, Down, Job, ReportKey, Spec, Up};
 use muster_shared::seal::{Seal, SealPublic};
@@ -28,8 +30,8 @@ const INPUTS_PER_TURN: usize = 32;
 pub struct Machine {
     /// The name it has joined under.
     pub name: NodeId,
-    /// The end of the seal.
-    pub seal: Rc<Seal>,
+    /// The long-lived keys, as its disk has them.
+    pub seal: Arc<Seal>,
     pub key: SealPublic,
     /// Whether it has been told that it is a node.
     pub joined: bool,
@@ -80,6 +82,8 @@ pub struct Process {
     caught_up: bool,
     pub(super) written: Vec<(WriteId, Result<(), String>)>,
     pub(super) said: Vec<Up>,
+    /// The end of the seal, with what its last session has left.
+    pub seal: Rc<NodeSeal>,
     /// The connection it knows of.
     pub line: Option<u64>,
     /// Counts attempts to connect: one that was given up comes to nothing.
@@ -113,7 +117,7 @@ pub struct Process {
 
 impl Machine {
     /// A server that has not joined yet.
-    pub fn new(name: NodeId, seal: Rc<Seal>, key: SealPublic, host: Host) -> Self {
+    pub fn new(name: NodeId, seal: Arc<Seal>, key: SealPublic, host: Host) -> Self {
         Self {
             name,
             seal,
@@ -157,7 +161,7 @@ impl Machine {
             is_clone: true,
             disk: self.disk.clone(),
             boot: self.boot,
-            ..Self::new(self.name.clone(), Rc::clone(&self.seal), self.key, self.host.clone())
+            ..Self::new(self.name.clone(), Arc::clone(&self.seal), self.key, self.host.clone())
         }
     }
 
@@ -285,6 +289,7 @@ impl World {
             caught_up: false,
             written: Vec::new(),
             said: Vec::new(),
+            seal: Rc::new(Arc::clone(&machine.seal).into()),
             line: None,
             attempt: 0,
             turn_due: false,

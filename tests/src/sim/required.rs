@@ -447,7 +447,7 @@ const CLOCKS: [&str; 2] = ["token counts", "token has expired"];
 
 const BOUNDS: [&str; 2] = ["bounds as many COMPLETE revisions as are kept", "large turn is counted"];
 
-const SEALS: [&str; 7] = [
+const SEALS: [&str; 9] = [
     "refused repeated",
     "refused seal",
     "a greeting of before is answered",
@@ -455,6 +455,8 @@ const SEALS: [&str; 7] = [
     "the controller finds a gap",
     "the agent finds a gap",
     "a packet is missed, and none came after it",
+    "a session follows the one before",
+    "a session is whole, for the controller has nothing of the one before",
 ];
 
 const SLICES: [&str; 2] = ["slices operation enters", "slices operation begins again"];

@@ -7,6 +7,8 @@
 //! the connection ends, and all goes on over the next one. A network that stood still for a minute may be taken for one
 //! that loses packets: that costs a connection, and is no violation.
 //!
+//! Sessions follow each other as over the direct link, where nothing is dropped: what one leaves begins the next.
+//!
 //! Absent: packets that were altered, or made up. They do not open, as tables beside `seal` show.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -14,7 +16,8 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::rc::Rc;
 use std::time::Duration;
 
-use muster_shared::seal::{Body, ControllerEnd, Greeting, Opened, PacketError, Seal, Session};
+use muster_agent_link::NodeSeal;
+use muster_shared::seal::{Body, ControllerEnd, Greeting, Opened, PacketError, Session};
 use muster_shared::{MonoTime, NodeId};
 
 use super::bus::Way;
@@ -26,6 +29,11 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Packets of a node that the broker keeps, and the size of the largest.
 const KEPT_MAX: usize = 32;
 const KEPT_BYTES: usize = 4096;
+
+/// Kinds of packets: their second bytes.
+const ANSWER: u8 = 2;
+const GREETING_AGAIN: u8 = 4;
+const ANSWER_AGAIN: u8 = 5;
 
 /// The controller misses a packet that it has sent, and has sent none after it.
 const MISSED: &str = "a packet is missed, and none came after it";
@@ -56,7 +64,7 @@ pub struct Ends {
 }
 
 enum AgentEnd {
-    Greeting(Rc<Seal>, Greeting),
+    Greeting(Rc<NodeSeal>, Greeting),
     Open(Session),
 }
 
@@ -116,12 +124,17 @@ impl Kept {
 }
 
 impl Ends {
-    /// The agent is to send this greeting.
-    pub fn new(agent: Rc<Seal>, controller: Seal, random: [u8; 32]) -> (Self, Vec<u8>) {
-        let greeting = agent.greet(random).expect("a sound key");
+    /// The agent is to send this greeting. Sessions follow each other as over the direct link.
+    pub fn new(
+        agent: Rc<NodeSeal>,
+        controller: ControllerEnd,
+        random: [u8; 32],
+        now: MonoTime,
+    ) -> (Self, Vec<u8>) {
+        let greeting = agent.greet(random, true, now).expect("a sound key");
         let packet = greeting.packet().to_vec();
         let agent = AgentEnd::Greeting(agent, greeting);
-        (Self { agent, controller: ControllerEnd::new(controller), is_disturbed: false }, packet)
+        (Self { agent, controller, is_disturbed: false }, packet)
     }
 
     /// `None`: that end has no session.
@@ -140,7 +153,7 @@ impl Ends {
                 Opened::Packet { body, .. } => Taken::Body(body),
             }),
             (Way::Down, AgentEnd::Open(session)) => session.open(packet).map(Taken::Body),
-            (Way::Down, AgentEnd::Greeting(seal, greeting)) => match greeting.accept(seal, packet) {
+            (Way::Down, AgentEnd::Greeting(seal, greeting)) => match seal.accept(greeting, packet, now) {
                 Ok(session) => {
                     self.agent = AgentEnd::Open(session);
                     Ok(Taken::Begun)
@@ -202,6 +215,8 @@ impl World {
         let line = self.bus.lines.get_mut(&number)?;
         let (node, machine) = (line.node.clone(), line.machine);
         let taken = line.ends.opens(way, &packet.bytes, now, random);
+        self.follows(number, way, &packet.bytes, &taken);
+        let line = self.bus.lines.get_mut(&number)?;
         let was_disturbed = line.ends.is_disturbed;
         line.ends.is_disturbed |= packet.origin != Origin::Sent && matches!(taken, Taken::Answer(_));
         let is_refused = match taken {
@@ -247,6 +262,29 @@ impl World {
             }
         }
         None
+    }
+
+    /// What sessions leave for each other: the controller keeps it where a session has begun. Counts those that follow
+    /// another one, and those that were to.
+    fn follows(&mut self, number: u64, way: Way, packet: &[u8], taken: &Taken) {
+        let kind = |packet: &[u8]| packet.get(1).copied();
+        let said = match taken {
+            Taken::Begun if kind(packet) == Some(ANSWER_AGAIN) => "a session follows the one before",
+            Taken::Answer(answer) if (kind(packet), kind(answer)) == (Some(GREETING_AGAIN), Some(ANSWER)) => {
+                "a session is whole, for the controller has nothing of the one before"
+            }
+            Taken::Body(_) if way == Way::Up => {
+                let Some(line) = self.bus.lines.get_mut(&number) else { return };
+                let Some(again) = line.ends.controller.take_again(self.now) else { return };
+                let key = line.ends.controller.key();
+                if let Some(turns) = &self.controller.turns {
+                    turns.admitted().keep_again(&line.node, &key, again, self.now);
+                }
+                return;
+            }
+            Taken::Begun | Taken::Answer(_) | Taken::Body(_) | Taken::Refused(_) | Taken::Over(_) => return,
+        };
+        self.shared.borrow_mut().counts.add(format!("seal {said}"));
     }
 
     /// A packet of another node arrives, beside all that is on its way.

@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use muster_engine::Limits;
 use muster_shared::model::ReportKey;
 use muster_shared::model::flow::{Bridge, FlowId};
-use muster_shared::seal::{Body, Seal, SealPublic, SealSecret};
+use muster_shared::seal::{Body, ControllerEnd, Seal, SealPublic, SealSecret};
 use muster_shared::{MonoTime, NodeId, ResourceId, SiteId};
 
 use super::Options;
@@ -330,16 +331,20 @@ impl World {
     }
 
     /// Fresh keys of a server.
-    pub fn new_key(&self, node: &NodeId, dice: &mut Dice) -> (SealPublic, Rc<Seal>) {
+    pub fn new_key(&self, node: &NodeId, dice: &mut Dice) -> (SealPublic, Arc<Seal>) {
         let secret = SealSecret::from_bytes(dice.bytes());
-        (secret.public(), Rc::new(Seal::new(&secret, &self.site.public(), &site(), node)))
+        (secret.public(), Arc::new(Seal::new(&secret, &self.site.public(), &site(), node)))
     }
 
-    /// Both ends of a new connection of a server, and its greeting.
-    pub fn new_ends(&mut self, at: usize) -> (Ends, Vec<u8>) {
+    /// Both ends of a new connection of a server, and its greeting. `None`: one of them does not run.
+    pub fn new_ends(&mut self, at: usize) -> Option<(Ends, Vec<u8>)> {
         let machine = &self.machines[at];
-        let controller = Seal::new(&self.site, &machine.key, &site(), &machine.name);
-        Ends::new(Rc::clone(&machine.seal), controller, self.dice.keys.bytes())
+        let agent = Rc::clone(&machine.process.as_ref()?.seal);
+        let admitted = self.controller.turns.as_ref()?.admitted();
+        let (node, key) = (&machine.name, &machine.key);
+        let seal = admitted.seal(node, key, || Seal::new(&self.site, key, &site(), node));
+        let controller = ControllerEnd::following(seal, admitted.take_again(node, key, self.now));
+        Some(Ends::new(agent, controller, self.dice.keys.bytes(), self.now))
     }
 
     /// Happens after this time.

@@ -82,7 +82,7 @@ async fn flood(
     stop: &AtomicBool,
     told: &Told,
 ) -> bool {
-    let Ok(mut session) = begin(&mut mqtt, peer, &identity.seal()).await else { return false };
+    let Ok(mut session) = begin(&mut mqtt, peer, &identity.seal().into()).await else { return false };
     let bodies = wire::pack(messages).unwrap();
     let mut bodies = bodies.iter().cycle().cloned();
     // A packet that was sealed must leave before the next one.

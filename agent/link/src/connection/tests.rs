@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use bytes::BytesMut;
 use muster_shared::NodeId;
 use muster_shared::model::ContentDigest;
-use muster_shared::seal::{ControllerEnd, Opened, SealSecret};
+use muster_shared::seal::{ControllerEnd, Opened, Seal, SealSecret};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rumqttc::v5::mqttbytes::Error;
 use rumqttc::v5::mqttbytes::v5::{ConnAck, PingResp, PubAck, Publish, SubAck};
@@ -206,7 +206,7 @@ impl Session {
         let (_clock, stopped): (_, Receiver<()>) = channel();
         spawn_blocking(move || stopped.recv());
         let mut controller = Controller::start(does);
-        let mut connection = Connection::open(controller.peer(), Arc::new(seal(1, 2)));
+        let mut connection = Connection::open(controller.peer(), Arc::new(seal(1, 2).into()));
         assert!(matches!(connection.events.recv().await, Some(LinkEvent::Connected { .. })));
         assert_eq!(controller.next().await, Seen::KeepAlive(61));
         Self { controller, connection, _clock }
@@ -321,7 +321,7 @@ async fn a_packet_that_is_lost_ends_the_connection() {
 #[tokio::test]
 async fn what_is_no_answer_to_the_greeting_is_not_waited_for_in_vain() {
     let controller = Controller::start(Does::Babbles);
-    let mut connection = Connection::open(controller.peer(), Arc::new(seal(1, 2)));
+    let mut connection = Connection::open(controller.peer(), Arc::new(seal(1, 2).into()));
     let event = connection.events.recv().await;
     assert!(
         matches!(event, Some(LinkEvent::Disconnected(LinkError::Seal(PacketError::Malformed)))),

@@ -179,7 +179,7 @@ async fn admit<'a>(
     mut heard: mpsc::Receiver<Heard>,
 ) -> Result<(Connected, Talk<'a>, Begun), End> {
     let key = nodes.common.admitted.admit(node)?;
-    let mut end = ControllerEnd::new(nodes.seals.of(&nodes.pki, node, &key));
+    let mut end = ControllerEnd::new(nodes.seal(node, &key));
     let mut window = Window::default();
     let begun = greet(nodes, voice, first, &mut heard, &mut end, &mut window).await?;
     let outbound = Arc::new(Outbound::new(QUEUE_PACKETS, QUEUE_BYTES));

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::seal::ControllerEnd;
+use muster_shared::seal::{ControllerEnd, TAKES_AGAIN};
 use muster_shared::wire::MESSAGE_MAX;
 use muster_shared::{NodeId, join, topic};
 use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnAckProperties, ConnectReturnCode, Packet};
@@ -25,6 +25,7 @@ use super::metered::{Incoming, Metered};
 use super::session::{End, Session, Terms};
 use super::stream::{Stream, Turn};
 use super::tls::{Named, node_of, wrong_clock};
+use crate::lease::since_boot;
 use crate::link::inbox::NodeInbox;
 use crate::link::outbound::Outbound;
 use crate::link::reason::{Reason, Refusal};
@@ -213,7 +214,8 @@ async fn greet_node(
         );
     }
     let outbound = Arc::new(Outbound::new(shared.limits.queue_packets, shared.limits.queue_bytes));
-    let end = ControllerEnd::new(shared.nodes.seals.of(&shared.nodes.pki, node, &key));
+    let again = shared.nodes.common.admitted.take_again(node, &key, since_boot());
+    let end = ControllerEnd::following(shared.nodes.seal(node, &key), again);
     let tell = |peer: &Peer| shared.nodes.feed.connected(&peer.node, peer.connection);
     let peer = shared.nodes.registry.enter(node.clone(), outbound, tell)?;
     Ok((connect, peer, end))
@@ -313,7 +315,7 @@ fn welcome(shared: &Shared, stream: &mut Stream, connect: &Connect, max: usize) 
             assigned_client_identifier: None,
             topic_alias_max: None,
             reason_string: None,
-            user_properties: Vec::new(),
+            user_properties: vec![(TAKES_AGAIN.0.to_owned(), TAKES_AGAIN.1.to_owned())],
             wildcard_subscription_available: Some(0),
             subscription_identifiers_available: Some(0),
             shared_subscription_available: Some(0),

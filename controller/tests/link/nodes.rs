@@ -16,7 +16,7 @@ use rumqttc::{TlsConfiguration, Transport};
 use rustls::ClientConfig;
 use tokio::sync::mpsc;
 
-use crate::raw::{Raw, localhost, publish};
+use crate::raw::{Raw, connect, localhost, publish};
 use crate::world::{Node, PATIENCE, Seen, World, down, random, request, up};
 
 /// rumqttc's client, polled.
@@ -400,6 +400,29 @@ async fn packets_are_acknowledged_in_order_with_or_without_answer() {
             }
         }
         assert_eq!(acknowledged, [1, 2, 3, 4, 5]);
+    }
+}
+
+/// An acknowledgement that waits for other output leaves before the reason of the end.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_driver_has_is_acknowledged_before_an_end() {
+    let mut world = World::start().await;
+    let node = world.node("web-1");
+    let topic = topic::up(world.site(), &node.id);
+    let ends: [(&str, Packet); 2] = [
+        ("a second CONNECT", connect(node.id.as_str(), 60, None)),
+        ("another node's topic", publish("muster/v1/x/db-1/up", QoS::AtMostOnce, Vec::new())),
+    ];
+    for (what, end) in ends {
+        let mut raw = Raw::node(&world, &node, QoS::AtMostOnce).await;
+        let connection = world.driver.connected(&node.id).await;
+        raw.send(&publish(&topic, QoS::AtLeastOnce, node.pack(&[up(1)]))).await;
+        let taken = Seen::Received(node.id.clone(), connection, vec![up(1)]);
+        assert_eq!(world.driver.next().await, taken, "{what}");
+        raw.send(&end).await;
+        assert!(matches!(raw.next().await, Some(Packet::PubAck(ack)) if ack.pkid == 1), "{what}");
+        assert!(matches!(raw.next().await, Some(Packet::Disconnect(_))), "{what}");
+        assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection), "{what}");
     }
 }
 

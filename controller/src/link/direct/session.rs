@@ -122,7 +122,11 @@ impl<I: Inbox> Session<I> {
     pub async fn run(mut self) -> (End, Stream) {
         match self.converse().await {
             Ok(never) => match never {},
-            Err(end) => (end, self.stream),
+            Err(end) => {
+                // What the driver has is acknowledged, whatever ends the connection.
+                self.let_go();
+                (end, self.stream)
+            }
         }
     }
 

@@ -41,6 +41,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use crate::broker::{self, Line, ThroughBroker, Way};
 use crate::clock::{since_boot, wrong_clock};
 use crate::identity::Identity;
+use crate::referral;
 use crate::seal::NodeSeal;
 use crate::tls;
 
@@ -60,7 +61,7 @@ pub(crate) const INFLIGHT_MAX: u16 = 16;
 /// rumqttc's own queue: packets of 256 KiB, so that few of them wait in memory.
 pub(crate) const REQUESTS_MAX: usize = 4;
 /// Room for MQTT's own bytes around one of our packets.
-const PACKET_MAX: u32 = wire::MESSAGE_MAX as u32 + 64 * 1024;
+pub(crate) const PACKET_MAX: u32 = wire::MESSAGE_MAX as u32 + 64 * 1024;
 /// Messages to the controller that wait: every report of a full ledger (100,000 jobs), and some.
 const OUTBOX_MAX: usize = 128 * 1024;
 /// Messages taken from the outbox into one packing.
@@ -99,6 +100,9 @@ pub enum LinkError {
          joined under its name, or its certificate ran out; 'muster-agent join' with a token for its name lets it in"
     )]
     NotLetIn(String),
+    /// The controller is there, and another one is active.
+    #[error("the controller at {0} stands by, and the active one was not reached")]
+    StandsBy(SocketAddr),
     /// The name is unknown.
     #[error("cannot resolve {address}: {why}")]
     Unresolved { address: String, why: String },
@@ -160,6 +164,14 @@ impl LinkError {
         ))
     }
 
+    /// The controller says that another one is active.
+    fn is_elsewhere(&self) -> bool {
+        matches!(self, LinkError::Lost(source) if matches!(
+            **source,
+            ConnectionError::ConnectionRefused(ConnectReturnCode::UseAnotherServer)
+        ))
+    }
+
     /// Another server behind our address is joining just now: one at a time is let in.
     pub fn is_busy(&self) -> bool {
         match self {
@@ -174,9 +186,14 @@ impl LinkError {
 }
 
 impl LinkError {
-    /// Only a controller that is active answers so.
-    fn is_of_active(&self) -> bool {
-        matches!(self, LinkError::NotLetIn(_) | LinkError::Unreachable { busy: true, .. })
+    /// Which of several addresses' answers counts, for the highest does.
+    fn rank(&self) -> u8 {
+        match self {
+            // Only a controller that is active answers so.
+            LinkError::NotLetIn(_) | LinkError::Unreachable { busy: true, .. } => 2,
+            LinkError::StandsBy(_) => 1,
+            _ => 0,
+        }
     }
 }
 
@@ -466,7 +483,8 @@ async fn look_around(others: &Peer, unanswered: Option<Instant>) -> Address {
     let mut pause = LOOK_AFTER;
     sleep_until(since + pause).await;
     loop {
-        if let Ok((_, address, _)) = greet_any(others).await {
+        // Without the one that a standby names: that may be the very controller that is slow, under another name.
+        if let Ok((_, address, _)) = greet_known(others).await {
             return address;
         }
         pause = (pause * 2).min(LOOK_MAX);
@@ -474,8 +492,21 @@ async fn look_around(others: &Peer, unanswered: Option<Instant>) -> Address {
     }
 }
 
-/// Connects to the first controller that lets this node in: at which address, and which number that has.
+/// Connects to the first controller that lets this node in: at which address, and which number that has. Where all that
+/// answer stand by, the one that they name is tried: this node may have been away when it came.
 async fn greet_any(peer: &Peer) -> Result<(Mqtt, Address, String), LinkError> {
+    let number = match greet_known(peer).await {
+        Err(LinkError::StandsBy(number)) => number,
+        other => return other,
+    };
+    match timeout(CONNECT_WITHIN, referral::ask(peer, number)).await {
+        Ok(Ok(Some(active))) if !peer.addresses.contains(&active) => greet_at(peer, &active).await,
+        _ => Err(LinkError::StandsBy(number)),
+    }
+}
+
+/// The same without the one that a standby names.
+async fn greet_known(peer: &Peer) -> Result<(Mqtt, Address, String), LinkError> {
     let mut last = LinkError::Closed;
     let mut waiting = peer.addresses.iter();
     let mut trying = FuturesUnordered::new();
@@ -490,8 +521,8 @@ async fn greet_any(peer: &Peer) -> Result<(Mqtt, Address, String), LinkError> {
         };
         match answer {
             Some(Ok(greeted)) => return Ok(greeted),
-            // The active controller's answer counts more than a standby's.
-            Some(Err(error)) if !last.is_of_active() => last = error,
+            // The active controller's answer counts more than a standby's, and that more than none.
+            Some(Err(error)) if last.rank() <= error.rank() => last = error,
             Some(Err(_)) => {}
             None if is_last => return Err(last),
             None => {}
@@ -505,18 +536,22 @@ async fn greet_at(peer: &Peer, address: &Address) -> Result<(Mqtt, Address, Stri
     for number in resolve(address).await? {
         let unreachable =
             |why, expired, busy| LinkError::Unreachable { address: number.to_string(), why, expired, busy };
-        match timeout(CONNECT_WITHIN, greet_one(peer, address, number)).await {
+        let error = match timeout(CONNECT_WITHIN, greet_one(peer, address, number)).await {
             Ok(Ok(mqtt)) => return Ok((mqtt, address.clone(), number.ip().to_string())),
-            Ok(Err(error)) if error.is_not_let_in() => last = LinkError::NotLetIn(number.to_string()),
+            Ok(Err(error)) if error.is_not_let_in() => LinkError::NotLetIn(number.to_string()),
+            Ok(Err(error)) if error.is_elsewhere() => LinkError::StandsBy(number),
             Ok(Err(error)) => {
                 let (expired, busy) = (error.is_expired(), error.is_busy());
                 let why = match error {
                     LinkError::Lost(source) => wrong_clock(&*source).unwrap_or_else(|| source.to_string()),
                     error => error.to_string(),
                 };
-                last = unreachable(why, expired, busy);
+                unreachable(why, expired, busy)
             }
-            Err(_) => last = unreachable("no answer".into(), false, false),
+            Err(_) => unreachable("no answer".into(), false, false),
+        };
+        if last.rank() <= error.rank() {
+            last = error;
         }
     }
     Err(last)

@@ -9,6 +9,7 @@ pub mod connection;
 mod identity;
 pub mod join;
 pub mod look;
+mod referral;
 mod seal;
 pub mod tls;
 

@@ -152,6 +152,22 @@ fn an_agent_is_told_of_controllers_that_came_later() {
     bed.apply(1, "update", "three");
 }
 
+/// The agent knows the first controller alone, and is away when the second one comes and becomes active.
+#[test]
+fn a_standby_tells_an_agent_where_the_active_one_is() {
+    let mut bed = Bed::start(1);
+    bed.agent.daemon.kill();
+    let url = bed.url();
+    bed.controllers.add(&url);
+    bed.controllers.all[0].until_controller("c2", "standby");
+    bed.controllers.all[0].controller(&url, &["hand-over", "--to", "c2"]).expect(0);
+    bed.controllers.all[1].until_role("active");
+    bed.controllers.all[0].until_role("standby");
+    bed.agent.daemon.restart();
+    bed.controllers.all[1].until_node("web-1", "online");
+    bed.apply(1, "update", "two");
+}
+
 /// The successor does not wait until the lease runs out.
 #[test]
 fn a_controller_that_stops_in_order_frees_the_site() {

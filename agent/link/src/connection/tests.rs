@@ -48,6 +48,7 @@ enum Does {
 struct Controller {
     address: Address,
     ca_der: CertificateDer<'static>,
+    config: Arc<ServerConfig>,
     seen: mpsc::UnboundedReceiver<Seen>,
 }
 
@@ -71,16 +72,33 @@ impl Controller {
             .with_no_client_auth()
             .with_single_cert(vec![ca_der.clone()], PrivateKeyDer::Pkcs8(key.serialize_der().into()))
             .unwrap();
+        let config = Arc::new(config);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let for_thread = Arc::clone(&config);
         let (tell, seen) = mpsc::unbounded_channel();
         // It ends with the connection.
         std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
-            let connection = ServerConnection::new(Arc::new(config)).unwrap();
+            let connection = ServerConnection::new(for_thread).unwrap();
             serve(StreamOwned::new(connection, stream), does, &tell);
         });
-        Self { address, ca_der, seen }
+        Self { address, ca_der, config, seen }
+    }
+
+    /// A controller of the same site that stands by, and names this one as the active one. It goes on to the end of the
+    /// process.
+    fn standby(&self, names: Option<String>) -> Address {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string().parse().unwrap();
+        let config = Arc::clone(&self.config);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+                send_elsewhere(StreamOwned::new(connection, stream.unwrap()), names.as_deref());
+            }
+        });
+        address
     }
 
     /// A node of this controller.
@@ -161,6 +179,22 @@ fn serve(
             let _ = tell.send(seen);
         }
     }
+}
+
+/// Refuses a client, as `controller/src/link/reason.rs` does.
+fn send_elsewhere(mut stream: StreamOwned<ServerConnection, TcpStream>, to: Option<&str>) {
+    let (mut received, mut piece) = (BytesMut::new(), [0; 4096]);
+    while let Err(Error::InsufficientBytes(_)) = Packet::read(&mut received, None) {
+        match stream.read(&mut piece) {
+            Ok(0) | Err(_) => return,
+            Ok(count) => received.extend_from_slice(&piece[..count]),
+        }
+    }
+    let to = to.unwrap_or_default().as_bytes();
+    let property = if to.is_empty() { Vec::new() } else { [&[0x1C, 0, to.len() as u8], to].concat() };
+    let length = property.len() as u8;
+    let refusal = [&[0x20, length + 3, 0, 0x9C, length], &property[..]].concat();
+    let _ = stream.write_all(&refusal).and_then(|()| stream.flush());
 }
 
 fn publishes(payloads: Vec<Vec<u8>>) -> Vec<Packet> {
@@ -327,4 +361,40 @@ async fn what_is_no_answer_to_the_greeting_is_not_waited_for_in_vain() {
         matches!(event, Some(LinkEvent::Disconnected(LinkError::Seal(PacketError::Malformed)))),
         "{event:?}"
     );
+}
+
+/// This node was away when the site's controllers changed.
+#[tokio::test]
+async fn a_standby_tells_where_the_active_controller_is() {
+    let mut active = Controller::start(Does::Nothing);
+    let standby = active.standby(Some(active.address.to_string()));
+    let peer = Peer { addresses: vec![standby], ..active.peer() };
+    let mut connection = Connection::open(peer, Arc::new(seal(1, 2).into()));
+    let event = connection.events.recv().await;
+    assert!(matches!(event, Some(LinkEvent::Connected { .. })), "{event:?}");
+    assert_eq!(active.next().await, Seen::KeepAlive(61));
+}
+
+#[tokio::test]
+async fn a_standby_that_names_nothing_new_is_the_reason() {
+    let site = Controller::start(Does::Nothing);
+    // Nothing listens there any more.
+    let gone = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let first = site.standby(None);
+    for (names, known, wanted) in [
+        (None, None, "stands by"),
+        (Some("no address at all".to_owned()), None, "stands by"),
+        (Some(first.to_string()), Some(first.clone()), "stands by"),
+        (Some(gone.clone()), None, &gone[..]),
+        (Some(first.to_string()), None, &first.to_string()[..]),
+    ] {
+        let standby = site.standby(names.clone());
+        let addresses = [Some(standby), known].into_iter().flatten().collect();
+        let peer = Peer { addresses, ..site.peer() };
+        let mut connection = Connection::open(peer, Arc::new(seal(1, 2).into()));
+        let Some(LinkEvent::Disconnected(error)) = connection.events.recv().await else {
+            panic!("{names:?}")
+        };
+        assert!(error.to_string().contains(wanted), "{names:?}: {error}");
+    }
 }

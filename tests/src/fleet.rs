@@ -7,6 +7,7 @@
 mod figures;
 mod member;
 mod server;
+mod settled;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use muster_shared::NodeId;
 use muster_shared::join::{Address, JoinToken};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use serde::Serialize;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -67,6 +69,9 @@ pub struct Wish {
     /// Wait until the controller ends, another start of it or another one takes over, and all agents are back
     #[arg(long)]
     restart: bool,
+    /// Stay until SIGTERM, whatever becomes of the controllers meanwhile
+    #[arg(long)]
+    stay: bool,
     /// Stay so long without doing anything, and tell what the controller used
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     idle: u64,
@@ -98,6 +103,8 @@ pub struct Report {
     storm: Option<Storm>,
     #[serde(flatten)]
     restart: Option<Restart>,
+    #[serde(flatten)]
+    stay: Option<Stay>,
     #[serde(skip_serializing_if = "Option::is_none")]
     controller_rss_bytes: Option<u64>,
     rss_bytes: u64,
@@ -159,10 +166,22 @@ struct Restart {
     first_job_at: Option<f64>,
 }
 
+#[derive(Debug, Serialize)]
+struct Stay {
+    /// Jobs since the start of the fleet.
+    stayed_jobs: u64,
+    stayed_failed: u64,
+    /// In the second that had most of them.
+    stayed_most_jobs_per_s: u64,
+    /// When the first job of the newest controller came, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    newest_first_job_at: Option<f64>,
+}
+
 /// Runs it.
 ///
 /// # Errors
-/// The controller refuses, or something takes longer than it may.
+/// The controller refuses, does what it must never do, or something takes longer than it may.
 pub fn run(wish: &Wish) -> anyhow::Result<Report> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(fleet(wish))
@@ -281,6 +300,21 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
             restart_back: figures.take_online(),
             first_job_at: figures.first_job_after(epoch),
         });
+    }
+    if wish.stay {
+        let mut ends = signal(SignalKind::terminate())?;
+        tell("staying");
+        ends.recv().await;
+        let done = *standing.borrow();
+        report.stay = Some(Stay {
+            stayed_jobs: done.jobs,
+            stayed_failed: done.failed,
+            stayed_most_jobs_per_s: figures.most_in_a_second(),
+            newest_first_job_at: figures.first_job_of_newest(),
+        });
+    }
+    if let Some(what) = figures.violation() {
+        bail!("{what}");
     }
     report.rss_bytes = own()?.rss_bytes;
     report.lost = figures.lost_by_reason();

@@ -43,6 +43,10 @@ struct Taken {
     /// When the first job of each start of the controller began.
     first_jobs: BTreeMap<Epoch, SystemTime>,
     lost: BTreeMap<String, u64>,
+    /// Acknowledgements in each second since the first one.
+    each_second: BTreeMap<u64, u64>,
+    /// The first thing that a controller must never do.
+    violation: Option<String>,
 }
 
 /// The figures to which all members write.
@@ -111,11 +115,18 @@ impl Figures {
         {
             let mut taken = self.taken();
             taken.acknowledged.push(after);
-            if let Some((_, last)) = &mut taken.jobs {
+            if let Some((first, last)) = &mut taken.jobs {
                 *last = Instant::now();
+                let second = last.duration_since(*first).as_secs();
+                *taken.each_second.entry(second).or_default() += 1;
             }
         }
         self.standing.send_modify(|it| it.jobs += 1);
+    }
+
+    /// A controller did what it must never do; the first time is told.
+    pub(super) fn violated(&self, what: String) {
+        self.taken().violation.get_or_insert(what);
     }
 
     pub(super) fn failed(&self) {
@@ -161,6 +172,22 @@ impl Figures {
         let taken = self.taken();
         let (_, at) = taken.first_jobs.iter().find(|(newer, _)| Some(**newer) > epoch)?;
         at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
+    }
+
+    /// When the first job of the newest epoch began, in seconds since 1970.
+    pub fn first_job_of_newest(&self) -> Option<f64> {
+        let taken = self.taken();
+        let (_, at) = taken.first_jobs.last_key_value()?;
+        at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
+    }
+
+    /// Of all seconds, the one with most jobs.
+    pub fn most_in_a_second(&self) -> u64 {
+        self.taken().each_second.values().copied().max().unwrap_or(0)
+    }
+
+    pub fn violation(&self) -> Option<String> {
+        self.taken().violation.clone()
     }
 
     /// Connections that were lost or not made, by reason.

@@ -15,6 +15,7 @@ use tokio::time::sleep_until;
 
 use super::figures::Figures;
 use super::server::Server;
+use super::settled::Settled;
 
 /// The orders to the whole fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +51,7 @@ pub struct Member {
     caught_up: bool,
     /// The epoch of the controller that greeted the member last.
     epoch: Epoch,
+    settled: Settled,
     start: Instant,
     /// Since when it is not online; none while it is.
     offline: Option<Instant>,
@@ -85,6 +87,7 @@ impl Member {
             drifted: BTreeMap::new(),
             caught_up: false,
             epoch: Epoch(0),
+            settled: Settled::default(),
             start,
             offline: Some(start),
             figures,
@@ -156,7 +159,13 @@ impl Member {
     fn hears(&mut self, message: &Down) {
         match message {
             Down::Welcome(welcome) => self.epoch = welcome.epoch.number,
+            Down::Job(job) => {
+                if let Some(violation) = self.settled.violation(&job.key()) {
+                    self.figures.violated(violation);
+                }
+            }
             Down::Acknowledge(key) => {
+                self.settled.acknowledged(key);
                 if let Some(at) = self.reported.remove(key) {
                     self.figures.acknowledged(at.elapsed());
                 }

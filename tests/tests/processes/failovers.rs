@@ -1,18 +1,27 @@
-//! The cost of a failover in time. Stacks are being created when the active controller is killed, stopped, or cut off
-//! from the database or from the agents, or when the database itself fails over. `MUSTER_SOAK=N` repeats each N times.
+//! The cost of a failover in time. Stacks are being created, and a small fleet is in the middle of an update, when the
+//! active controller is killed, stopped, or cut off from the database or from the agents, or when the database itself fails
+//! over. `MUSTER_SOAK=N` repeats each N times.
 //!
-//! Each prints a line of JSON: how long it took from the fault until a successor's first job was done.
+//! The fleet's agents fail the test where a job comes after a newer one, or after its report was acknowledged.
+//!
+//! Each prints a line of JSON: how long it took from the fault until a successor's first job was done, and how many jobs a
+//! second ran before it at most.
 
 use std::fs;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use muster_testbed::{PortWay, Postgres, Running, Way, eventually, look};
+use muster_testbed::{Daemon, PortWay, Postgres, Running, Way, command, eventually, look};
 use muster_tests::site::{Agent, Controllers, Site};
+use serde_json::Value;
+use tempfile::TempDir;
 
 /// Stacks that are being created when it happens.
 const STACKS: usize = 12;
+/// Agents of the fleet, and files of each.
+const AGENTS: usize = 40;
+const FILES: usize = 50;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
@@ -116,6 +125,7 @@ fn survive(fault: Fault) {
         (0..4).map(|step| template(&controllers.all[0], &agent, "steps", &step.to_string())).collect();
     controllers.all[0].ok(&["stack", "create", "steps", "-t", &steps[0], "--wait"]);
     controllers.all[0].ok(&["stack", "update", "steps", "-t", &steps[1], "--wait"]);
+    let load = Load::start(&controllers);
 
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -133,10 +143,62 @@ fn survive(fault: Fault) {
             while look(&mut is_over).is_none() {}
         });
         let ends = EndsWatch(&over);
-        work_through(fault, &mut database, &mut controllers, &agent, &steps);
+        work_through(fault, &mut database, &mut controllers, (&agent, &load), &steps);
         drop(ends);
         watcher.join().unwrap();
     });
+    let active = controllers.until_active();
+    let most = load.end(&controllers.all[active]);
+    println!("{{\"failover\":\"{fault:?}\",\"most_jobs_per_s\":{most}}}");
+}
+
+/// A fleet whose agents have many files each.
+struct Load {
+    fleet: Daemon,
+    template: String,
+    /// Holds the fleet's log.
+    _dir: TempDir,
+}
+
+impl Load {
+    /// All files are there.
+    fn start(controllers: &Controllers) -> Self {
+        let (first, dir) = (&controllers.all[0], TempDir::new().unwrap());
+        let uses = AGENTS.to_string();
+        let token =
+            first.ok(&["node", "token", "--uses", &uses, "--name", "fleet-*", "--label", "role=load"]);
+        let mut fleet = command(None, env!("CARGO_BIN_EXE_muster-sim"));
+        fleet.args(["fleet", "--stay", "--agents", &uses, "--token", token.trim()]);
+        let fleet = Daemon::start("fleet", fleet, dir.path());
+        eventually("the fleet is online", || fleet.log().contains("fleet: staying").then_some(()));
+        let files = (0..FILES).map(|number| {
+            format!(
+                "  file{number}: {{type: Muster::File, properties: {{path: /etc/file{number}, \
+                 content: {{get_param: word}}}}, for_each: {{nodes: role=load}}}}\n"
+            )
+        });
+        let head = "heat_template_version: 2018-08-31\nparameters: {word: {type: string}}\nresources:\n";
+        let template = first.file(&format!("{head}{}", files.collect::<String>()));
+        first.ok(&["stack", "create", "load", "-t", &template, "-P", "word=one", "--wait"]);
+        Self { fleet, template, _dir: dir }
+    }
+
+    /// All files are to change.
+    fn update(&self, site: &Site, word: &str) {
+        site.ok(&["stack", "update", "load", "-t", &self.template, "-P", &format!("word={word}")]);
+    }
+
+    /// All files have changed; returns the jobs of the best second.
+    fn end(mut self, site: &Site) -> u64 {
+        crate::layers::until_complete(site, "load");
+        let status = self.fleet.stop();
+        let log = self.fleet.log();
+        assert!(status.success(), "{log}");
+        let report: Value = serde_json::from_str(log.lines().last().unwrap()).unwrap();
+        assert_eq!(report["stayed_failed"], 0, "{report}");
+        assert!(report["stayed_jobs"].as_u64() >= Some(2 * (AGENTS * FILES) as u64), "{report}");
+        report["stayed_most_jobs_per_s"].as_u64().unwrap()
+    }
 }
 
 /// Ends the watch, also where the test has failed.
@@ -152,7 +214,7 @@ fn work_through(
     fault: Fault,
     database: &mut Database,
     controllers: &mut Controllers,
-    agent: &Agent,
+    (agent, load): (&Agent, &Load),
     steps: &[String],
 ) {
     let names: Vec<String> = (0..STACKS).map(|number| format!("s{number}")).collect();
@@ -161,6 +223,7 @@ fn work_through(
     let create = |(name, template): (&String, &String)| {
         controllers.all[0].spawn(&["stack", "create", name, "-t", template])
     };
+    load.update(&controllers.all[0], "two");
     let mut creating: Vec<Running> = names.iter().zip(&templates).map(create).collect();
     eventually("some are answered", || {
         (creating.iter_mut().filter_map(|one| one.ended().then_some(())).count() >= STACKS / 4).then_some(())

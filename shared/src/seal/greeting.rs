@@ -194,7 +194,7 @@ impl Seal {
 }
 
 /// The keys of both directions, and the controller's proof that it has them.
-fn derive(
+pub(super) fn derive(
     seal: &Seal,
     agreements: &[SharedSecret; 3],
     agent: &[u8; 32],

@@ -263,6 +263,19 @@ fn a_capture_does_not_open_with_the_long_lived_keys() {
         let opened = session.ok().is_some_and(|mut node| node.open(&down).is_ok());
         assert_eq!(opened, fresh == 10, "only with the fresh key of the agent, which is gone");
     }
+    // With the capture itself two of the three agreements can be computed, and the third one not.
+    let public = |packet: &[u8]| PublicKey::from(<[u8; 32]>::try_from(&packet[2..34]).unwrap());
+    let (of_greeting, of_answer) = (public(greeting.packet()), public(&answered));
+    let [node_key, controller_key] = [NODE, CONTROLLER].map(StaticSecret::from);
+    for (key, public) in [(&node_key, &of_greeting), (&node_key, &of_answer), (&controller_key, &of_greeting)]
+    {
+        let (first, second) =
+            (controller_key.diffie_hellman(&of_greeting), node_key.diffie_hellman(&of_answer));
+        let agreements = [first, second, key.diffie_hellman(public)];
+        let derived = greeting::derive(&of_node(), &agreements, of_greeting.as_bytes(), of_answer.as_bytes());
+        let mut thief = Session::of_controller(derived.unwrap().0);
+        assert_eq!(thief.open(&up).err(), Some(PacketError::Seal));
+    }
     for long_lived in [of_node(), seal(CONTROLLER, NODE, "lab", "web-1")] {
         assert!(long_lived.open(&[0; 24], &up[18..]).is_err());
     }

@@ -168,7 +168,13 @@ bench_idle() {
 bench_links() { beside links "$release" "$dir/links"; }
 
 # A standby of a site of 10,000 nodes and 100,000 resources.
-bench_takeover() { beside takeover "$release" "$dir/takeover"; }
+bench_takeover() {
+  local how
+  for how in stop kill; do
+    mkdir "$dir/takeover-$how"
+    tests/bench/takeover.sh "$release" "$dir/takeover-$how" 10000 "$how"
+  done
+}
 
 # Muster's own update of one file and memory at rest, then Salt's.
 bench_salt() {

@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
 # A standby takes over a site of 10,000 nodes and 100,000 resources in PostgreSQL, in the middle of an update of all: the active
-# controller stops in order and gives its lease up. Times from then on, until the standby's first job has come to an agent.
+# controller stops in order and gives its lease up, or is killed and does not. Times from then on, until the standby's first job
+# has come to an agent. Nothing acknowledged may be asked for again, nor anything older: the fleets fail then.
 # The agents share the machine with what is measured, and their handshakes cost them seconds of its processors: so all but a
 # hundred yield to it. These hundred have a process of their own, and answer as agents on machines of their own do.
-# Needs root, and PostgreSQL's programs. Usage: tests/bench/takeover.sh RELEASE-DIRECTORY DIRECTORY [AGENTS]
+# Needs root, and PostgreSQL's programs. Usage: tests/bench/takeover.sh RELEASE-DIRECTORY DIRECTORY [AGENTS [stop|kill]]
 set -euo pipefail
-release=$1 dir=$2 agents=${3:-10000} files=10 near=100
+release=$1 dir=$2 agents=${3:-10000} how=${4:-stop} files=10 near=100
+case $how in
+  stop) signal=TERM ;;
+  kill) signal=KILL ;;
+  *) echo 'error: how the controller ends: stop or kill' >&2; exit 2 ;;
+esac
 [ "$agents" -gt "$near" ] || { echo "error: more than $near agents" >&2; exit 2; }
 # shellcheck source=tests/bench/common.bash
 . "$(dirname -- "$0")/common.bash"
@@ -69,15 +75,18 @@ at one stack create all -t "$dir/site.yaml" -P word=one --wait &>"$dir/muster.lo
 at one stack update all --existing -P word=two &>"$dir/muster.log" || fail 'the update is refused'
 eventually 'the update is under way' says "waiting for the controller's restart"
 stopped=$EPOCHREALTIME
-stop "${ids[one]}"
+stop "${ids[one]}" "$signal"
 for id in "$near_id" "$needed"; do
   wait "$id" || fail 'a fleet failed'
 done
 
-free=$(when one 'this controller has given the lease up')
+# A lease that was not given up is free when it has run out: that is a part of what counts.
+if [ "$how" = kill ]; then free=$stopped; else free=$(when one 'this controller has given the lease up'); fi
 first=$(grep -oh '"first_job_at":[0-9.]*' "$dir/near.json" "$dir/agents.json" | cut -d: -f2 | sort -n | head -n 1)
 [ -n "$first" ] || fail 'no job came after the take-over'
-printf '{"bench":"takeover","what":"stop","nodes":%d,"resources":%d,"stopped_to_free_s":%s,"taken_s":%s,"ready_s":%s,"first_job_s":%s,"all_back_s":%s,"fsync_s":%s}\n' \
-  "$agents" "$resources" "$(calculate "$free - $stopped")" "$(calculate "$(when two 'this controller has the lease') - $free")" \
+# The jobs of both fleets a second, from the first one to the fault.
+jobs=$(grep -oh '"jobs_per_s":[0-9.]*' "$dir/near.json" "$dir/agents.json" | cut -d: -f2 | paste -sd+ -)
+printf '{"bench":"takeover","what":"%s","nodes":%d,"resources":%d,"jobs_per_s":%s,"stopped_to_free_s":%s,"taken_s":%s,"ready_s":%s,"first_job_s":%s,"all_back_s":%s,"fsync_s":%s}\n' \
+  "$how" "$agents" "$resources" "$(calculate "$jobs")" "$(calculate "$free - $stopped")" "$(calculate "$(when two 'this controller has the lease') - $free")" \
   "$(calculate "$(when two ' ready ') - $free")" "$(calculate "$first - $free")" \
   "$(grep -o '"restart_s":[0-9.]*' "$dir/agents.json" | cut -d: -f2)" "$(fsync_s)"

@@ -280,6 +280,7 @@ fn a_path_of_an_attribute_leads_nowhere() {
         ("gone, and, more", json!(null)),
         ("none, key", json!(null)),
         ("empty, 0", json!(null)),
+        ("text, key", json!(null)),
         (
             "text, 0",
             json!(

@@ -29,6 +29,7 @@ fn get_param_follows_paths() {
         ("{get_param: [list, 3]}", json!("")),
         ("{get_param: [list, -4]}", json!("")),
         ("{get_param: [number, 0]}", json!("")),
+        ("{get_param: [text, key]}", json!("")),
         ("{if: [{equals: [{get_param: [site, KernelArgs]}, '']}, none, some]}", json!("none")),
     ]);
     says(&[

@@ -29,6 +29,7 @@ mod flows;
 mod flows_nftables;
 mod gone;
 mod heat_api;
+mod heat_import;
 mod hooks;
 mod hostname;
 mod intent_ring;

@@ -3,13 +3,12 @@
 
 use std::fs;
 use std::net::TcpStream;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
+use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use muster_testbed::{Namespace, Ran, Running, eventually, port};
 use muster_tests::site::{Site, binary};
-use serde_json::{Value, json};
 
 use crate::flows::FlowServer;
 
@@ -167,33 +166,6 @@ fn a_stack_of_heat_moves_and_its_server_is_not_touched() {
         (after.ino(), after.mtime_nsec(), after.ctime_nsec())
     );
     assert_eq!(site.json(&["stack", "show", "web"])["status"], "COMPLETE");
-}
-
-#[test]
-fn an_export_of_heat_becomes_files() {
-    let recorded = Path::new(env!("CARGO_MANIFEST_DIR")).join("heat-import/export.json");
-    let folder = tempfile::tempdir().unwrap();
-    let import = |arguments: &[&str]| {
-        let mut muster = Command::new(binary("muster"));
-        muster.args(["import", "heat", "--file"]).arg(&recorded).args(arguments).current_dir(folder.path());
-        Running::start(muster).finish()
-    };
-    let said: Value = serde_json::from_str(&import(&["-o", "json"]).expect(0).stdout).unwrap();
-    assert_eq!(
-        (&said["stack"], &said["left_out"], &said["to_give"]),
-        (&json!("web"), &json!([]), &json!([]))
-    );
-    let web = folder.path().join("web");
-    let hidden = web.join("hidden.yaml");
-    assert_eq!(fs::metadata(&hidden).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(fs::read_to_string(&hidden).unwrap().contains("geheim"));
-    assert!(!said.to_string().contains("geheim"));
-    let mut validate = Command::new(binary("muster"));
-    validate.args(["stack", "validate", "-t"]).arg(web.join("template.yaml"));
-    for file in ["environment.yaml", "hidden.yaml"] {
-        validate.arg("-e").arg(web.join(file));
-    }
-    Running::start(validate).finish().expect(0);
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Deployments whose group is a hook of the server: heat-agents' own, and others that misbehave.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use muster_testbed::eventually;
 use muster_tests::site::{Agent, HeatAgents, Site};
@@ -180,6 +181,82 @@ fn the_hooks_of_puppet_and_docker_are_given_what_they_ask_for() {
     let seen: Value = serde_json::from_str(&node.agent.content("docker.json_1").unwrap()).unwrap();
     let arguments = seen["args"].as_array().unwrap();
     assert!(arguments.contains(&json!("deploy_resource_name=run")), "{arguments:?}");
+}
+
+/// With the inputs of heat-agents' own tests, and a `chef-client` that writes down what it is given.
+#[test]
+fn the_hook_of_chef_hands_over_attributes_and_run_list() {
+    let (node, agents) = (HookedNode::new(), HeatAgents::installed());
+    let [work, outputs, bin] = ["work", "outputs", "bin"].map(|name| node.path(name));
+    fs::create_dir_all(&bin).unwrap();
+    let client = node.agent.file("bin/chef-client");
+    let text = format!(
+        "#!/bin/sh\necho \"$@\" >{0}/arguments\ncp \"$3\" {0}/client.rb\ncp \"$5\" {0}/node.json\n\
+         printf blue >\"$heat_outputs_path.result\"\necho chef success\n",
+        node.agent.root.display()
+    );
+    fs::write(&client, text).unwrap();
+    fs::set_permissions(&client, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{bin}:{}", std::env::var("PATH").unwrap());
+    let variables = [("HEAT_CHEF_WORKING", &*work), ("HEAT_CHEF_OUTPUTS", &*outputs), ("PATH", &*path)];
+    agents.give(&node.agent, "chef", &variables);
+    let config = json!({
+        "group": "chef", "config": "[\"recipe[apache]\"]", "options": {"kitchen_path": "/opt/heat/chef/kitchen"},
+        "inputs": [{"name": "fooval", "type": "Json"}, {"name": "barval", "type": "Json"}, {"name": "environment"}],
+        "outputs": [{"name": "result"}],
+    });
+    let values = json!({"fooval": {"bar": "baz"}, "barval": {"foo": "biff"}, "environment": "production"});
+    let told = node.ok("create", &node.template(&config, &json!({"input_values": values}), "Software"), &[]);
+    assert!(told.contains("chef success") && told.contains("blue"), "{told}");
+    let arguments = node.agent.content("arguments").unwrap();
+    assert!(arguments.starts_with(&format!("-z --config {work}/client.rb -j {work}/node/")), "{arguments}");
+    let attributes: Value = serde_json::from_str(&node.agent.content("node.json").unwrap()).unwrap();
+    let wanted = json!({"fooval": {"bar": "baz"}, "barval": {"foo": "biff"}, "run_list": ["recipe[apache]"]});
+    assert_eq!(attributes, wanted);
+    let client = node.agent.content("client.rb").unwrap();
+    assert!(client.contains("cookbook_path '/opt/heat/chef/kitchen/cookbooks'"), "{client}");
+    assert!(client.contains("environment 'production'"), "{client}");
+}
+
+/// With the tool, and the configs, of heat-agents' own tests.
+#[test]
+fn the_hooks_of_cfn_init_and_compose_get_their_config() {
+    let (node, agents) = (HookedNode::new(), HeatAgents::installed());
+    let tool = agents.fake_tool();
+    let [work, metadata] = ["work", "metadata"].map(|name| node.path(name));
+    let seen = ["cfn", "compose"].map(|name| node.path(&format!("{name}.json")));
+    let response = json!({"stdout": "tool success", "stderr": "thing happened"}).to_string();
+    let [cfn, compose] =
+        seen.each_ref().map(|seen| [("TEST_STATE_PATH", seen.as_str()), ("TEST_RESPONSE", &*response)]);
+    let arguments = |name: &str| {
+        let seen: Value = serde_json::from_str(&node.agent.content(name).unwrap()).unwrap();
+        seen["args"].clone()
+    };
+
+    let own = [("HEAT_CFN_INIT_LAST_METADATA_DIR", &*metadata), ("HEAT_CFN_INIT_CMD", &*tool)];
+    agents.give(&node.agent, "cfn-init", &[&own[..], &cfn].concat());
+    let config = json!({"group": "cfn-init", "config": {"foo": "bar"}});
+    let told = node.ok("create", &node.template(&config, &json!({}), "Structured"), &[]);
+    assert!(told.contains("tool success"), "{told}");
+    let written: Value =
+        serde_json::from_str(&node.agent.content("metadata/last_metadata").unwrap()).unwrap();
+    assert_eq!(written, json!({"AWS::CloudFormation::Init": {"foo": "bar"}}));
+    assert_eq!(arguments("cfn.json"), json!([tool]));
+    node.site.ok(&["stack", "delete", "s", "--wait"]);
+
+    let own = [("HEAT_DOCKER_COMPOSE_WORKING", &*work), ("HEAT_DOCKER_COMPOSE_CMD", &*tool)];
+    agents.give(&node.agent, "docker-compose", &[&own[..], &compose].concat());
+    let files =
+        "[{'file_name': './common.env', 'content': 'xxxxx'}, {'file_name': './test.env', 'content': 'yyyy'}]";
+    let config = json!({
+        "group": "docker-compose", "inputs": [{"name": "env_files", "default": files}],
+        "config": {"web": {"name": "x", "env_file": ["./common.env", "./prod.env"]}},
+    });
+    let told = node.ok("create", &node.template(&config, &json!({"name": "abcdef001"}), "Structured"), &[]);
+    assert!(told.contains("tool success"), "{told}");
+    assert_eq!(node.agent.content("work/abcdef001/common.env").as_deref(), Some("xxxxx"));
+    assert_eq!(node.agent.content("work/abcdef001/test.env"), None);
+    assert_eq!(arguments("compose.json"), json!([tool, "up", "-d", "--no-build"]));
 }
 
 #[test]

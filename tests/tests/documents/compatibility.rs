@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::fs;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -194,13 +195,29 @@ fn overclouds(out: &mut String) {
     out.push_str(
         "\n## TripleO's overclouds\nWhole, unpatched, for servers that are installed: each of these trees validates \
          (`overclouds_validate_as_they_are_shipped`), and of the\nenvironments that it ships, each added alone, so many do. \
+         Each is made on ten simulated servers, and its outputs are those that a real Heat gave\n\
+         (`the_overcloud_of_2023_is_made_and_updated` and others, `tests/overcloud/record`). \
          [from-tripleo.md](../from-tripleo.md) is the way, and says what is refused.\n\n",
     );
     let shown = |(tree, counts): (String, [usize; 4])| -> Vec<String> {
-        std::iter::once(tree).chain(counts.map(|count| count.to_string())).collect()
+        let outputs = outputs_of_heat(&tree);
+        std::iter::once(tree).chain(counts.map(|count| count.to_string())).chain([outputs]).collect()
     };
     let rows: Vec<Vec<String>> = trees.into_iter().map(shown).collect();
-    table(out, "tree | environments | validate | name files that upstream lacks | refused", &rows);
+    table(
+        out,
+        "tree | environments | validate | name files that upstream lacks | refused | outputs as Heat's",
+        &rows,
+    );
+}
+
+/// How many outputs a real Heat gave to that overcloud.
+fn outputs_of_heat(tree: &str) -> String {
+    let recorded = root().join(format!("tests/overcloud/outputs/{tree}.json.xz"));
+    let unpacked = Command::new("xz").arg("-dc").arg(&recorded).output().unwrap();
+    assert!(unpacked.status.success(), "{}", recorded.display());
+    let outputs: BTreeMap<String, Value> = serde_json::from_slice(&unpacked.stdout).unwrap();
+    outputs.len().to_string()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Whole overclouds of TripleO on ten simulated servers: `tests/overcloud` has them, and says where they are from.
 //!
 //! The templates of Wallaby and 2023 hand what must run to Ansible, as outputs. The templates of Ocata and Pike run
-//! hooks on the servers; only the first two are made here.
+//! scripts and hooks on the servers. Outputs are compared with those of a real Heat 27 (`tests/overcloud/record`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,18 +16,23 @@ use super::bed::{Bed, options, parse, stack};
 use crate::request::EnvironmentText;
 use crate::{Request, Source, SourceText};
 
-/// Ten servers, in five roles.
-const SCALE: &str = "parameter_defaults:\n  ControllerCount: 3\n  ComputeCount: 4\n  BlockStorageCount: 1\n  \
-                     ObjectStorageCount: 1\n  CephStorageCount: 1\n";
+mod heat;
 
 /// The network that an undercloud has for its servers.
 const PLAN: &str = "heat_template_version: wallaby\nresources:\n  \
                     net: {type: OS::Neutron::Net, properties: {name: ctlplane}}\n  \
                     subnet:\n    type: OS::Neutron::Subnet\n    properties:\n      \
                     {network: {get_resource: net}, name: ctlplane-subnet, cidr: 192.0.2.0/24, gateway_ip: 192.0.2.254}\n";
+const DEPLOYED: &str = "environments/deployed-server-environment.yaml";
+/// The oldest two install packages on their servers, with Pacemaker.
+const OLD: &[&str] = &[
+    DEPLOYED,
+    "environments/deployed-server-bootstrap-environment-rhel.yaml",
+    "environments/deployed-server-pacemaker-environment.yaml",
+];
 
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/overcloud")
 }
 
 /// An unpacked overcloud.
@@ -36,15 +41,18 @@ struct Overcloud {
     name: &'static str,
     /// The environments for servers that are installed.
     deployed: &'static [&'static str],
+    /// How many servers each role has.
+    scale: &'static str,
 }
 
 impl Overcloud {
     fn unpack(name: &'static str, deployed: &'static [&'static str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let archive = repository().join("tests/overcloud").join(format!("{name}.tar.xz"));
+        let archive = fixtures().join(format!("{name}.tar.xz"));
         let unpacked = Command::new("tar").arg("-xJf").arg(archive).arg("-C").arg(folder.path()).status();
         assert!(unpacked.unwrap().success());
-        Self { folder, name, deployed }
+        let scale = if name == "ocata" { "scale-ocata.yaml" } else { "scale.yaml" };
+        Self { folder, name, deployed, scale }
     }
 
     /// Returns what the command line would send, with an environment of ours after the others.
@@ -58,8 +66,9 @@ impl Overcloud {
                 text: std::fs::read_to_string(root.join(key)).unwrap(),
             })
             .collect();
-        let site = std::fs::read_to_string(repository().join("tests/overcloud/site.yaml")).unwrap();
-        for text in [site, SCALE.to_owned(), more.to_owned()] {
+        let ours = ["../../examples/tripleo/no-cloud.yaml", "site.yaml", self.scale];
+        let ours = ours.map(|name| std::fs::read_to_string(fixtures().join(name)).unwrap());
+        for text in ours.into_iter().chain([more.to_owned()]) {
             environments.push(EnvironmentText { name: "ours".into(), key: Some("ours".into()), text });
         }
         let files = environments.iter().map(|it| EnvironmentFile {
@@ -76,27 +85,40 @@ impl Overcloud {
             SourceText { name: "template".into(), template, files, environments, ..SourceText::default() };
         Source::parse(text).unwrap_or_else(|errors| panic!("{errors}"))
     }
-}
 
-/// Servers by the names that the roles give.
-fn fleet() -> Bed {
-    let mut bed = Bed::new(0);
-    let roles = [
-        ("controller", 3),
-        ("novacompute", 4),
-        ("blockstorage", 1),
-        ("objectstorage", 1),
-        ("cephstorage", 1),
-    ];
-    for (role, count) in roles {
-        for index in 0..count {
-            let name = format!("{}-{role}-{index}", stack()).parse().unwrap();
-            bed.join(&name);
-            bed.connect(&name);
+    /// Servers by the names that the roles give.
+    fn fleet(&self) -> Bed {
+        let mut bed = Bed::new(0);
+        let (block, object) = if self.name == "ocata" { (2, 0) } else { (1, 1) };
+        let roles = [
+            ("controller", 3),
+            ("novacompute", 4),
+            ("blockstorage", block),
+            ("objectstorage", object),
+            ("cephstorage", 1),
+        ];
+        for (role, count) in roles {
+            for index in 0..count {
+                let name = format!("{}-{role}-{index}", stack()).parse().unwrap();
+                bed.join(&name);
+                bed.connect(&name);
+            }
         }
+        assert_eq!(bed.hosts.len(), 10);
+        bed
     }
-    assert_eq!(bed.hosts.len(), 10);
-    bed
+
+    /// A fleet with this overcloud.
+    fn made(&self) -> Bed {
+        let mut bed = self.fleet();
+        let plan =
+            parse(SourceText { name: "plan".into(), template: PLAN.to_owned(), ..SourceText::default() });
+        bed.ask(Request::Create { name: "plan".parse().unwrap(), source: plan, options: options() }).unwrap();
+        bed.create(self.source("")).unwrap();
+        bed.idle();
+        assert_eq!(bed.status(), "CREATE_COMPLETE", "{:?}", bed.tables.reasons.last());
+        bed
+    }
 }
 
 /// Names of the resources that the events since then tell of, with what became of them.
@@ -124,12 +146,7 @@ struct Wanted {
 
 /// Makes an overcloud, updates it with nothing, then with another time server.
 fn lives(overcloud: &Overcloud, wanted: &Wanted) {
-    let mut bed = fleet();
-    let plan = parse(SourceText { name: "plan".into(), template: PLAN.to_owned(), ..SourceText::default() });
-    bed.ask(Request::Create { name: "plan".parse().unwrap(), source: plan, options: options() }).unwrap();
-    bed.create(overcloud.source("")).unwrap();
-    bed.idle();
-    assert_eq!(bed.status(), "CREATE_COMPLETE", "{:?}", bed.tables.reasons.last());
+    let mut bed = overcloud.made();
     assert_eq!(bed.resources().len(), wanted.resources);
     let first = outputs(&bed);
     assert_eq!(first.len(), wanted.outputs);
@@ -137,6 +154,7 @@ fn lives(overcloud: &Overcloud, wanted: &Wanted) {
     for host in bed.hosts.keys() {
         assert!(hosts.contains(host.as_str()), "{host}: {hosts}");
     }
+    heat::assert_equal(overcloud.name, &first);
 
     let (jobs, events) = (bed.ran.len(), bed.tables.events.len());
     bed.update(overcloud.source("")).unwrap();
@@ -170,7 +188,48 @@ fn the_overcloud_of_2023_is_made_and_updated() {
 
 #[test]
 fn the_overcloud_of_wallaby_is_made_and_updated() {
-    let overcloud = Overcloud::unpack("wallaby", &["environments/deployed-server-environment.yaml"]);
+    let overcloud = Overcloud::unpack("wallaby", &[DEPLOYED]);
     let updated = &["NodeTimesyncUserData/timesync_chrony", "NodeTimesyncUserData/timesync_sync"];
     lives(&overcloud, &Wanted { resources: 1008, outputs: 22, updated, changed: &["RoleData"] });
+}
+
+/// Makes an overcloud that configures its servers, updates it with nothing, then with data for Hiera on compute servers.
+fn runs(overcloud: &Overcloud, wanted: &Ran) {
+    let mut bed = overcloud.made();
+    assert_eq!((bed.resources().len(), bed.ran.len()), (wanted.resources, wanted.jobs));
+    heat::assert_equal(overcloud.name, &outputs(&bed));
+
+    let jobs = bed.ran.len();
+    bed.update(overcloud.source("")).unwrap();
+    bed.idle();
+    assert_eq!((bed.status().as_str(), bed.ran.len()), ("UPDATE_COMPLETE", jobs), "nothing changes");
+
+    bed.update(overcloud.source("parameter_defaults: {NovaComputeExtraConfig: {colour: blue}}\n")).unwrap();
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE", "{:?}", bed.tables.reasons.last());
+    let mut ran: Vec<&str> = bed.ran[jobs..].iter().map(String::as_str).collect();
+    ran.sort_unstable();
+    let of_server = |index| format!("Update Compute/{index}/NovaComputeDeployment");
+    assert_eq!(
+        ran,
+        [0, 1, 2, 3].map(of_server),
+        "the data of Hiera on each compute server, and nothing else"
+    );
+    println!("{}: {} resources made by {} jobs", overcloud.name, wanted.resources, wanted.jobs);
+}
+
+/// What is to come of an overcloud that configures its servers.
+struct Ran {
+    resources: usize,
+    jobs: usize,
+}
+
+#[test]
+fn the_overcloud_of_pike_is_made_and_updated() {
+    runs(&Overcloud::unpack("pike", OLD), &Ran { resources: 1177, jobs: 200 });
+}
+
+#[test]
+fn the_overcloud_of_ocata_is_made_and_updated() {
+    runs(&Overcloud::unpack("ocata", OLD), &Ran { resources: 962, jobs: 190 });
 }

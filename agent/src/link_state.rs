@@ -1,6 +1,6 @@
 //! The state of the running agent's connection to its controller, for `muster-agent doctor` on the same server.
 //!
-//! The driver writes the state when a connection comes or goes; `handover.rs` answers with it. Absent: the connection
+//! The driver writes the state when a connection comes or goes; `local_socket.rs` answers with it. Absent: the connection
 //! itself (`driver/reach.rs`).
 
 use std::cell::RefCell;

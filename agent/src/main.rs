@@ -1,19 +1,19 @@
-//! `muster-agent`: command line, settings, and the driver loop around the pure machine. Decides under which
-//! name a server joins (`node_name`), and when it may join another site (`enrol`).
+//! `muster-agent`: runs the command (`cli.rs`) with its settings (`settings.rs`); `driver.rs` is the loop around the pure
+//! machine. Decides under which name a server joins (`node_name`), and when it may join another site (`enrol`).
 //!
 //! One thread, a second one to send LLDP where there are bridges, and few wake-ups. Absent: decisions about
 //! jobs (`agent/core/src/jobs.rs`) and changes to Linux (`agent/host/src/lib.rs`).
 
-mod calls;
 mod cli;
 mod contents;
+mod disk_calls;
 mod doctor;
 mod driver;
 mod flow_log;
 mod flows;
-mod handover;
 mod host;
 mod link_state;
+mod local_socket;
 mod log;
 mod net;
 mod os_apply_config;

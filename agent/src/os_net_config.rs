@@ -1,7 +1,7 @@
 //! This program called as `os-net-config`: its options, sections and exit codes over Muster's way to apply
 //! a document.
 //!
-//! If an agent runs here, the document goes to it (`handover.rs`) and is kept only if the agent reaches the
+//! If an agent runs here, the document goes to it (`local_socket.rs`) and is kept only if the agent reaches the
 //! controller over a new connection. Otherwise the document is applied as by `muster-agent net apply`.
 //! Absent: providers and their files.
 //!
@@ -22,7 +22,7 @@ use muster_host::nic_aliases::{self, Mapped};
 use muster_shared::model::network::{NetworkDocument, NicMapping};
 use serde_json::{Value, json};
 
-use crate::handover::{self, Answer, Request};
+use crate::local_socket::{self, Answer, Request};
 use crate::net::local::{self, Local, LocalDocument, RestoreFailed};
 use crate::settings::Settings;
 use crate::state_dir;
@@ -212,7 +212,7 @@ impl Run<'_> {
                 confirm_timeout: self.options.confirm_timeout,
             };
             self.say(|| "handing the document to the agent, if one runs here".into());
-            match handover::hand_over(state_dir, &request).await? {
+            match local_socket::hand_over(state_dir, &request).await? {
                 Some(Answer::Kept { changed }) => return Ok(Applied::Kept { changed }),
                 Some(Answer::Failed { reason, not_back }) => return Ok(Applied::Failed { reason, not_back }),
                 None => self.say(|| "no agent runs here".into()),

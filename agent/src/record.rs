@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::calls::{Call, before};
+use crate::disk_calls::{Call, before};
 
 const MAGIC: &[u8] = b"muster1\n";
 const CHECKSUM: usize = 16;

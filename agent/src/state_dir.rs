@@ -29,7 +29,7 @@ use muster_agent_link::Identity;
 use muster_shared::{Epoch, EpochId, ResourceId};
 use thiserror::Error;
 
-use crate::calls::{Call, before};
+use crate::disk_calls::{Call, before};
 use crate::record::{self, Read};
 
 /// The reason why the state directory cannot be used.

@@ -26,8 +26,8 @@ use tokio::process::Command;
 use tokio::runtime;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::handover;
 use crate::link_state::LinkState;
+use crate::local_socket;
 
 /// The program of this process, as it was started.
 const PROGRAM: &str = "/proc/self/exe";
@@ -144,7 +144,7 @@ impl Upgrade<'_> {
 
     /// The process of the agent, and how it stands with the controller, if one answers.
     async fn agent(&self) -> Option<(i32, LinkState)> {
-        handover::agent_link_state(self.state_dir).await.ok()
+        local_socket::agent_link_state(self.state_dir).await.ok()
     }
 }
 

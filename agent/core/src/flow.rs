@@ -26,25 +26,25 @@
 //! host answers each within a bounded time, unless cancelled. A log is loaded as [`Loaded`].
 //!
 //! `flow/batch.rs` leads a batch to its end, `flow/guard.rs` keeps or undoes one that can cut the node off,
-//! `flow/reconcile.rs` compares and repairs, and `flow/tell.rs` reports.
+//! `flow/compare_with_switch.rs` compares and repairs, and `flow/tell.rs` reports.
 //!
 //! Absent: which entries a device is to hold (`controller/flow/src/table.rs`). Absent too: OpenFlow, nftables,
 //! files and wall clocks. The host reports which entries have ended by their timeouts.
 
 mod batch;
+mod compare_with_switch;
 mod face;
 mod guard;
 mod log;
-mod reconcile;
 mod stage;
 mod table;
 mod tell;
 
+pub use compare_with_switch::ENDED_MAX;
 pub use face::{
     Appended, Compacted, Compared, DivergentForms, Extraneous, FlowEffect, FlowInput, Loaded, NotApplied, Op,
     Repaired, TableEntry, Undecided,
 };
-pub use reconcile::ENDED_MAX;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ use crate::connection::Connection;
 use crate::effects::Effects;
 use crate::face::Effect;
 use crate::fetch::Fetch;
-use reconcile::Watching;
+use compare_with_switch::Watching;
 use stage::Batch;
 use table::Table;
 use tell::{FlowReports, Question};

@@ -18,10 +18,10 @@ mod end;
 mod local;
 mod phase;
 mod receive;
+mod record_before;
 mod restore;
 mod run;
 mod stray;
-mod take_over;
 pub(crate) mod tell;
 mod withdraw;
 

@@ -8,7 +8,7 @@
 //!      └───────── Disconnected ◀─────────── Closing ◀─────────────┘
 //! ```
 //!
-//! Absent: the pause between attempts (`backoff.rs`), and after what silence a connection ends (`SILENCE_MAX`,
+//! Absent: which address is tried (`agent/link/src/connection.rs`), the pause between attempts (`backoff.rs`), and after what silence a connection ends (`SILENCE_MAX`,
 //! `agent/link/src/connection.rs`).
 
 use std::time::Duration;

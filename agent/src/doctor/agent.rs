@@ -7,8 +7,8 @@ use muster_shared::finding::Finding;
 use muster_shared::time::utc;
 
 use super::recorded::Joined;
-use crate::handover;
 use crate::link_state::LinkState;
+use crate::local_socket;
 
 const CHECK: &str = "agent";
 
@@ -29,7 +29,7 @@ pub async fn check(state_dir: &Path, holder: Option<u32>, joined: Joined) -> Vec
     let facts = match holder {
         None => Facts::NotRunning { joined },
         Some(process) => {
-            let link = handover::link_state(state_dir).await;
+            let link = local_socket::link_state(state_dir).await;
             Facts::Running { process, link: link.map_err(|error: io::Error| error.to_string()) }
         }
     };

@@ -1,6 +1,6 @@
 //! Documents that were given on this server: from the socket to the machine, and the answer back.
 //!
-//! Absent: the socket (`handover.rs`), whether a document is taken (`agent/core/src/jobs/local.rs`), and
+//! Absent: the socket (`local_socket.rs`), whether a document is taken (`agent/core/src/jobs/local.rs`), and
 //! whether it is kept (`agent/core/src/jobs/confirm.rs`).
 
 use std::time::Duration;
@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 
 use super::Driver;
 use crate::cli::CONFIRM_WITHIN_MAX;
-use crate::handover::{Answer, Listener, PendingRequest, Request};
 use crate::link_state::SharedLinkState;
+use crate::local_socket::{Answer, Listener, PendingRequest, Request};
 use crate::net::local::Local;
 use crate::state_dir::StateDir;
 

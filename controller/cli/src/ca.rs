@@ -1,7 +1,7 @@
 //! The CAs that a controller's certificate may be of, where it is none of the site's CA: those in a file, or those that this
 //! machine trusts.
 //!
-//! Absent: the site's CA, which a user's token names (`way.rs`).
+//! Absent: the site's CA, which a user's token names (`controller_connection.rs`).
 
 use std::convert::Infallible;
 use std::fmt;

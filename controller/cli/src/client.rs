@@ -3,7 +3,7 @@
 //! A controller that is busy, or waits for its database, refuses with `Retry-After`: then nothing was done. Requests
 //! are sent again after that time, for up to [`BUSY_MAX`], and a line says so.
 //!
-//! Absent: how long `--wait` waits (`wait.rs`), and the way to the controller (`way.rs`).
+//! Absent: how long `--wait` waits (`wait.rs`), and the way to the controller (`controller_connection.rs`).
 
 use std::time::Duration;
 
@@ -18,9 +18,9 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::controller_connection::{Sender, Way};
 use crate::failure::{Exit, Failure};
 use crate::progress::note;
-use crate::way::{Sender, Way};
 
 /// The largest answer taken: a million resources are listed in about half of it.
 const ANSWER_MAX: usize = 1 << 30;

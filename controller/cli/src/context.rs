@@ -1,7 +1,7 @@
 //! `muster login` and `muster context`: which controller commands are for, and with which token. Decides what goes before
 //! what: `--url` and MUSTER_TOKEN, then the context in use, then the socket of this machine.
 //!
-//! Absent: how a controller is reached (`way.rs`), and who may ask it for what (`controller/src/api/caller.rs`).
+//! Absent: how a controller is reached (`controller_connection.rs`), and who may ask it for what (`controller/src/api/caller.rs`).
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -16,11 +16,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::ca::Ca;
 use crate::client::{Client, path};
+use crate::controller_connection::{Credentials, Way, shown};
 use crate::failure::Failure;
 use crate::identity::{Flags, Identity};
 use crate::oidc;
 use crate::output::{Column, Format, cell, document, print, table};
-use crate::way::{Credentials, Way, shown};
 
 /// The socket of a controller whose settings name no other.
 pub const DEFAULT_URL: &str = "unix:///run/muster/api.sock";

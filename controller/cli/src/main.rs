@@ -8,6 +8,7 @@ mod audit;
 mod ca;
 mod client;
 mod context;
+mod controller_connection;
 mod doctor;
 mod failure;
 mod flow;
@@ -39,7 +40,6 @@ mod r#type;
 mod usage;
 mod user;
 mod wait;
-mod way;
 mod yaml;
 
 use std::path::PathBuf;

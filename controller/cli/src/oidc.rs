@@ -12,9 +12,9 @@ use serde_json::json;
 use tokio::time::{Instant, sleep};
 
 use crate::client::{Client, path};
+use crate::controller_connection::Way;
 use crate::failure::Failure;
 use crate::progress::note;
-use crate::way::Way;
 
 /// The longest wait for somebody at the provider's page, whatever it says.
 const LONGEST: Duration = Duration::from_secs(1800);

@@ -7,7 +7,7 @@
 use muster_shared::model::{Action, Down};
 
 use crate::graph::Graph;
-use crate::job_end::JobEnd;
+use crate::job_end_counts::JobEnd;
 use crate::jobs::Jobs;
 use crate::record::{StackAction, Status};
 use crate::row::Slot;

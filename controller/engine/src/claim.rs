@@ -3,7 +3,7 @@
 //! the claim.
 //!
 //! Absent: claims in the checks before an operation (`acceptance.rs`), and how an agent takes a
-//! thing over (`agent/core/src/jobs/take_over.rs`).
+//! thing over (`agent/core/src/jobs/record_before.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

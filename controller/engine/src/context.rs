@@ -8,7 +8,7 @@ use muster_shared::MonoTime;
 
 use crate::engine::Config;
 use crate::entering::Slices;
-use crate::history::History;
+use crate::epoch_check::History;
 use crate::ids::Ids;
 use crate::journal::Journal;
 use crate::limits::Limits;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! An operation of the stack goes first, and its jobs are not corrections. A node in maintenance gets no correction
-//! (`Jobs::takes_corrections`, `unsettled.rs`). Only rows that stand are corrected. A resource that failed, is
+//! (`Jobs::takes_corrections`, `background_rows.rs`). Only rows that stand are corrected. A resource that failed, is
 //! external or is restricted is only reported.
 //!
 //! A correction, and the unit restart that follows it, is a background job (`cause.rs`), also while

@@ -10,8 +10,8 @@ use muster_shared::model::{ContentDigest, Down, Up};
 use muster_shared::{Epoch, NodeId, StackName};
 use muster_template::Tree;
 
+use crate::epoch_check::Starts;
 use crate::graph::Graph;
-use crate::history::Starts;
 use crate::intent::Intents;
 use crate::limits::Limits;
 use crate::record::{Change, Counters};

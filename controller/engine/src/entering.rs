@@ -18,7 +18,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use crate::derive::{Kept, Occasion};
+use crate::derive_traversal::{Kept, Occasion};
 use crate::graph::Graph;
 use crate::jobs::Jobs;
 use crate::layout::LayoutContext;

@@ -10,7 +10,7 @@
 //! This file only asks these parts, in a fixed order. [`Traversals::wait`] reads the same order for
 //! operators.
 //!
-//! Absent: corrections on a node in maintenance (`Jobs::takes_corrections` in `unsettled.rs`), and the request that starts
+//! Absent: corrections on a node in maintenance (`Jobs::takes_corrections` in `background_rows.rs`), and the request that starts
 //! or ends maintenance (`node_request.rs`).
 
 use muster_shared::model::{Action, Claim};

@@ -12,7 +12,7 @@ use muster_shared::model::Spec;
 
 use crate::context::Context;
 use crate::graph::Graph;
-use crate::job_end::JobEnd;
+use crate::job_end_counts::JobEnd;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::row::{Slot, TaskState};

@@ -1,15 +1,17 @@
-//! The third layer: jobs, what they may do, and their outcomes. Checks, corrections and rollouts
-//! are here, because they queue jobs or hold them back.
+//! The third layer's state: the graph, and what jobs need: claims, contents, rollouts, and the rows that background jobs may
+//! change. Checks, corrections and rollouts belong to this layer, because they queue jobs or hold them back.
+//!
+//! Absent: its methods. `job.rs` begins and sends a job, `report.rs` takes its report, and `settle.rs` its outcome.
 
+use crate::background_rows::Unsettled;
 use crate::claim::Claims;
 use crate::content::Contents;
 use crate::engine::Config;
 use crate::fetches::Fetches;
 use crate::graph::Graph;
-use crate::job_end::JobEnds;
+use crate::job_end_counts::JobEnds;
 use crate::node::NodeKey;
 use crate::rollout::Rollouts;
-use crate::unsettled::Unsettled;
 
 pub(crate) struct Jobs {
     pub graph: Graph,

@@ -2,7 +2,7 @@
 //! asks about a job in flight when its node says `Hello`.
 //!
 //! Absent: how the store is read (`controller/src/store/load.rs`), and how a traversal goes on
-//! (`derive.rs`).
+//! (`derive_traversal.rs`).
 
 use std::collections::BTreeMap;
 

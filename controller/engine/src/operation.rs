@@ -3,14 +3,14 @@
 //! rolls back after a failure.
 //!
 //! Absent: the checks before an operation starts (`acceptance.rs`), and which jobs of the operation
-//! before are withdrawn (`derive.rs`, `visit.rs`).
+//! before are withdrawn (`derive_traversal.rs`, `visit.rs`).
 
 use std::time::Duration;
 
 use muster_shared::StackName;
 
 use crate::acceptance::Planned;
-use crate::derive::{Kept, Occasion};
+use crate::derive_traversal::{Kept, Occasion};
 use crate::elapsed::Elapsed;
 use crate::engine::Engine;
 use crate::jobs::Jobs;

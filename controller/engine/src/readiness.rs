@@ -1,7 +1,7 @@
 //! The end of a forward row in a traversal: ready, or failed for good. A ready row frees the rows that need it. After
 //! a failure, independent branches go on.
 //!
-//! Absent: how many needs a row waits for (`derive.rs`), rows that go (`cleanup.rs`) and whether their things are left in place (`ownership.rs`), and the attempts
+//! Absent: how many needs a row waits for (`derive_traversal.rs`), rows that go (`cleanup.rs`) and whether their things are left in place (`ownership.rs`), and the attempts
 //! before a job has failed (`retry.rs`).
 
 use std::sync::Arc;

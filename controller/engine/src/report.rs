@@ -1,15 +1,15 @@
 //! Reports of jobs, and jobs that have none: what was superseded is sent again, and what cannot be sent ends. The
 //! controller acknowledges a report once its effects are durable.
 //!
-//! Absent: which outcome a report stands for (`row/heard.rs`), and what is done about it (`settle.rs`).
+//! Absent: which outcome a report stands for (`row/report_meaning.rs`), and what is done about it (`settle.rs`).
 
 use muster_shared::Generation;
 use muster_shared::model::{Action, Down, Observed, Report};
 
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
-use crate::row::heard::Heard;
 use crate::row::outcome::TaskOutcome;
+use crate::row::report_meaning::Heard;
 use crate::row::{Row, Slot, TaskState};
 use crate::todo::Todo;
 

@@ -1,6 +1,6 @@
 //! Held things of a restored site: things that differ between agents and the store. This file
-//! begins and ends the restored state, and says how a thing differs and whether it is held until an
-//! operator decides.
+//! ends the restored state, and says how a thing differs and whether it is held until an operator
+//! decides.
 //!
 //! A thing is compared by generation. An agent keeps the generation that it applied last, and a row
 //! the one that its agent is known to hold. A generation applied after the backup is higher.

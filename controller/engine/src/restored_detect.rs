@@ -1,7 +1,7 @@
 //! Notices that this store is older than a node, as after a backup was restored, and begins the restored state. A node
 //! that obeys another controller is refused.
 //!
-//! Absent: what an epoch says of the store (`history.rs`), and what a restored site holds back (`restored.rs`).
+//! Absent: what an epoch says of the store (`epoch_check.rs`), and what a restored site holds back (`restored.rs`).
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use muster_shared::model::LedgerEntry;
 use muster_shared::{Epoch, EpochId, ResourceId};
 
 use crate::engine::{Effect, Engine};
-use crate::history::EpochOrigin;
+use crate::epoch_check::EpochOrigin;
 use crate::node::{Node, NodeKey};
 use crate::restored::MissingReports;
 use crate::row::Slot;

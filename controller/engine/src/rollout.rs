@@ -12,7 +12,7 @@
 mod machine;
 mod member;
 mod members;
-mod policy;
+mod numbers;
 pub(crate) mod record;
 mod site;
 mod steer;
@@ -22,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use self::member::Standing;
-use self::policy::Policy;
+use self::numbers::Policy;
 use self::record::{Course, Proven};
 use self::site::set_of;
 use muster_shared::MonoTime;

@@ -16,15 +16,15 @@
 //! [`record`] what the store keeps.
 
 mod details;
-pub(crate) mod heard;
-mod last;
 pub(crate) mod needed;
 mod operation;
 pub(crate) mod outcome;
 mod record;
+pub(crate) mod report_meaning;
 mod task;
 mod view;
 mod virtual_resource;
+mod without_job;
 
 use std::collections::BTreeMap;
 use std::ops::Deref;

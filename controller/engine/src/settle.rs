@@ -6,7 +6,7 @@
 use muster_shared::model::{Action, Claim, LedgerEntry, Observed};
 
 use crate::cause::Cause;
-use crate::job_end::JobEnd;
+use crate::job_end_counts::JobEnd;
 use crate::jobs::Jobs;
 use crate::rollout::Ended;
 use crate::row::outcome::{After, FailureOf, TaskOutcome, Then};

@@ -2,7 +2,7 @@
 //! it, and conditions wait for it. As in Heat, a signal has an id or gets a number, and a second
 //! signal with an id replaces the first.
 //!
-//! Absent: the time that a condition waits, also over a restart (`pause.rs`).
+//! Absent: the time that a condition waits, also over a restart (`waiting_rows.rs`).
 
 use std::collections::BTreeMap;
 

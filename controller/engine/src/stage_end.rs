@@ -1,5 +1,5 @@
 //! Decides when a stage of a traversal has ended, and whether the stack is COMPLETE, FAILED or
-//! timed out. A traversal is the walk over a stack's graph.
+//! timed out, and computes its outputs then. A traversal is the walk over a stack's graph.
 //!
 //! ```text
 //!   (First ▶) Forward ── all ready ──▶ Cleanup ── all gone ──▶ COMPLETE (or, for DELETE, no stack)

@@ -1,5 +1,8 @@
-//! The fourth layer lays out the traversals of stacks, takes them up after a restart, and ends
-//! them. It also gives ports their addresses, and keeps the rows that wait for a server to join.
+//! The fourth layer's state: the layers below it, the rows that wait for a server to join, and the addresses of ports.
+//!
+//! Absent: its methods. An operation begins, and supersedes one that runs, in `operation.rs`; `layout.rs` lays its
+//! traversal out, `derive_traversal.rs` takes one up again, and `traversal_end.rs` ends it. What a report of an older
+//! operation means is in `row/report_meaning.rs`.
 
 use crate::address::AddressPlan;
 use crate::awaited_nodes::AwaitedNodes;

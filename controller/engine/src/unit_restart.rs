@@ -1,7 +1,7 @@
 //! Restarts units after corrections of resources that they name, when no operation is in progress.
 //!
 //! Absent: how a unit's row notes such a correction (`unit_trigger.rs`), and which resources are
-//! corrected (`correct.rs`), on which nodes (`unsettled.rs`).
+//! corrected (`correct.rs`), on which nodes (`background_rows.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! One turn of the engine makes, changes or removes such a row, so the store never holds one half done.
-//! Rows that wait for signals or take their time are the exception (`signal.rs`, `pause.rs`). What a
+//! Rows that wait for signals or take their time are the exception (`signal.rs`, `waiting_rows.rs`). What a
 //! link, host or intent declares is in `intent/row.rs`.
 //!
 //! Absent: their properties, and which change needs a replacement (`controller/template/src/virtual_resource.rs`).
@@ -21,11 +21,11 @@ use muster_template::{Desired, Kind, RandomString, VirtualResource};
 use crate::engine::Engine;
 use crate::graph::Graph;
 use crate::jobs::Jobs;
-use crate::pause::SIGNALS_GRACE;
 use crate::record::{Observation, PackedSpec};
 use crate::row::{Row, Slot};
 use crate::todo::Todo;
 use crate::traversals::Traversals;
+use crate::waiting_rows::SIGNALS_GRACE;
 
 /// The reason of a test resource with `fail`.
 const TOLD_TO_FAIL: &str = "told to fail";

@@ -2,7 +2,7 @@
 //! the row, and decides: a job, a replacement, or nothing. It withdraws a job that no longer fits.
 //!
 //! Absent: update in place or replacement (`row/needed.rs`), what holds the step back (`gate.rs`), and
-//! when all that a row needs is ready (`derive.rs` counts its needs, `readiness.rs` frees it).
+//! when all that a row needs is ready (`derive_traversal.rs` counts its needs, `readiness.rs` frees it).
 
 use std::sync::Arc;
 

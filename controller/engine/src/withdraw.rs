@@ -1,7 +1,7 @@
 //! Withdraws jobs that are not wanted any more. A job that was not sent ends at once. One that was sent ends when its agent
 //! says that it has not begun.
 //!
-//! Absent: which jobs a newer operation withdraws (`visit.rs` by visit, `derive.rs` for dropped rows), and when a cancel
+//! Absent: which jobs a newer operation withdraws (`visit.rs` by visit, `derive_traversal.rs` for dropped rows), and when a cancel
 //! does (`cancel.rs`).
 
 use muster_shared::model::Action;

@@ -15,11 +15,11 @@ use muster_shared::{Generation, MonoTime, NodeId};
 use muster_template::ForeignPolicy;
 
 use crate::application::Applications;
+use crate::compare_with_agent::Comparing;
 use crate::effect::{Effect, Job};
 use crate::entry::FlowStanding;
 use crate::operation::Operation;
 use crate::question::Questions;
-use crate::reconcile::Comparing;
 use crate::record::{FlowChange, FlowDeviceRecord};
 use crate::session::Peer;
 use crate::site::{Refused, Site};

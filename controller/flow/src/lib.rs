@@ -24,6 +24,7 @@
 mod application;
 mod assert_counts;
 mod batch;
+mod compare_with_agent;
 mod device;
 mod effect;
 mod entry;
@@ -34,7 +35,6 @@ mod operation;
 mod owner;
 mod purge;
 mod question;
-mod reconcile;
 pub mod record;
 mod resource;
 mod restored_difference;

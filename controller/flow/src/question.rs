@@ -2,7 +2,7 @@
 //! for the same share an answer, and a large device is asked less often. An operator's request to compare a device
 //! now begins here as well.
 //!
-//! Absent: the comparison (`reconcile.rs`), and the questions of `stack check` (`controller/engine/src/check_withdrawal.rs`).
+//! Absent: the comparison (`compare_with_agent.rs`), and the questions of `stack check` (`controller/engine/src/check_withdrawal.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use muster_shared::model::flow::{
 };
 use muster_template::ForeignPolicy;
 
+use crate::compare_with_agent::ANSWER_WITHIN;
 use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, Flows};
 use crate::effect::Effect;
 use crate::operation::{FlowAction, FlowOp, FlowWrite};
 use crate::owner::Owner;
-use crate::reconcile::ANSWER_WITHIN;
 use crate::record::FlowMark;
 use crate::site::{Refused, Turn};
 

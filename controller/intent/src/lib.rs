@@ -12,12 +12,13 @@
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
+pub mod affected_intents;
 pub mod compile;
 mod damping;
 pub mod host;
 pub mod intent;
-mod kept;
 pub mod manager;
+mod packed_intent;
 pub mod phase;
 pub mod ports;
 pub mod proof;
@@ -25,7 +26,6 @@ pub mod record;
 pub mod stages;
 pub mod topology;
 pub mod trace;
-pub mod track;
 
 pub mod path_search;
 pub mod reservations;

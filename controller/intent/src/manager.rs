@@ -35,15 +35,15 @@ pub use place::TableEntry;
 pub use request::{IntentRefused, KEY_MAX, Wish};
 pub use view::{HostView, IntentView, LinkView, PortView, ReservationView, TopologyView};
 
+use crate::affected_intents::{Concerned, Hope, Tracker};
 use crate::compile::Gate;
 use crate::damping::Damping;
 use crate::intent::Intent;
-use crate::kept::KeptIntent;
+use crate::packed_intent::KeptIntent;
 use crate::path_search::Trees;
 use crate::phase::{Request, Standing, State, counts};
 use crate::reservations::{Holder, Ledger, Share};
 use crate::topology::{DeviceNo, LinkNo, PortNo, Topology};
-use crate::track::{Concerned, Hope, Tracker};
 use load::Stand;
 use place::{Open, Placed, labelled};
 use work::Work;

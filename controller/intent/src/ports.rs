@@ -9,7 +9,7 @@
 //! started to listen keeps the known links. Reports of one node never take a port, a beacon or room
 //! from another.
 //!
-//! Absent: which intents a change concerns (`track.rs`), and when a port that came back counts as
+//! Absent: which intents a change concerns (`affected_intents.rs`), and when a port that came back counts as
 //! up (`damping.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,5 +1,6 @@
 //! A network for tests, and packets that walk through it.
 
+mod affected_intents;
 mod compile;
 mod hosts;
 mod manager;
@@ -10,7 +11,6 @@ mod reservations;
 mod site;
 mod stages;
 mod trace;
-mod track;
 
 use std::collections::BTreeSet;
 

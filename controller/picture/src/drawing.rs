@@ -1,7 +1,7 @@
 //! A graph as an SVG document that needs nothing else: boxes in colours, lines between them, a legend, tooltips. It has no
 //! style sheet, so it may stand in a page whose policy allows none.
 //!
-//! Absent: the places of the boxes (`drawing/layout.rs`), and what a box shows (`stack/graph.rs`, `topology.rs`).
+//! Absent: the places of the boxes (`drawing/layout.rs`), and what a box shows (`stack.rs`, `network.rs`).
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

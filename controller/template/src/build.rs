@@ -8,9 +8,9 @@ use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, StrInput, Tag};
 use serde_json::{Map, Value};
 
 use crate::Limits;
-use crate::amend::{Amended, Cause};
 use crate::error::{Error, Path, Place, Sink, cut};
 use crate::expression::{Entry, Expr, ExprKind};
+use crate::pyyaml_leniency::{Amended, Cause};
 use crate::resolve::Feature;
 use crate::scalar::Dialect;
 use crate::version::Version;

@@ -10,7 +10,6 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod address;
-mod amend;
 mod bind;
 mod build;
 mod check;
@@ -24,6 +23,7 @@ mod error;
 mod expression;
 mod fact;
 mod flow_file;
+mod for_each;
 mod function;
 mod function_list;
 mod intent_file;
@@ -38,12 +38,12 @@ mod packet;
 mod parameter;
 mod parameter_groups;
 mod parse;
+mod pyyaml_leniency;
 mod render;
 mod resolve;
 mod rollout;
 mod scalar;
 mod selector;
-mod sets;
 mod template;
 mod text;
 mod tree;

@@ -9,11 +9,11 @@ use saphyr_parser::{Event, ScalarStyle};
 use serde::Serialize;
 
 use crate::Limits;
-use crate::amend::Cause;
 use crate::build::{MERGE, Reader, Stop};
 use crate::error::{Error, Errors, Place, cut};
 use crate::expression::{Expr, ExprKind};
 use crate::parse::{Source, check_size};
+use crate::pyyaml_leniency::Cause;
 use crate::scalar::{self, Dialect};
 
 /// More than anybody reads; a text of 16 MiB could have millions.

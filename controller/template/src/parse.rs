@@ -10,18 +10,18 @@ use std::collections::{BTreeMap, BTreeSet, btree_map};
 use saphyr_parser::{Event, ScalarStyle};
 
 use crate::Limits;
-use crate::amend::{self, Amended};
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion};
 use crate::expression::{Entry, Expr, ExprKind};
 use crate::library::TemplateFiles;
 use crate::parameter::{self, ParameterDef};
 use crate::parameter_groups::{self, DraftGroup};
+use crate::pyyaml_leniency::{self, Amended};
 use crate::resolve;
 use crate::template::{Output, ResourceExtras, Template};
 use crate::types::Kind;
 use crate::version::Version;
-use crate::{digest, function, ownership, sets};
+use crate::{digest, for_each, function, ownership};
 
 pub(crate) const SECTIONS: [&str; 7] = [
     "heat_template_version",
@@ -185,7 +185,7 @@ impl<'t> Source<'t> {
         if self.is_json || self.amended.get().is_some() {
             return false;
         }
-        amend::amend(&self.text).is_some_and(|amended| self.amended.set(amended).is_ok())
+        pyyaml_leniency::amend(&self.text).is_some_and(|amended| self.amended.set(amended).is_ok())
     }
 }
 
@@ -498,7 +498,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
                     draft.beside.get_or_insert_default().whole = whole;
                 }
             }
-            "for_each" => for_each = sets::for_each(reader, entry.value),
+            "for_each" => for_each = for_each::for_each(reader, entry.value),
             "rollout" => rollout = Some((entry.at, entry.value)),
             "deletion_policy" => {
                 let (retain, function) = ownership::deletion_policy(reader, entry.value);
@@ -530,7 +530,7 @@ fn resource(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr) -> Draft
         }
         reader.path.leave(before);
     }
-    sets::place(reader, &mut draft, for_each, rollout);
+    for_each::place(reader, &mut draft, for_each, rollout);
     if let Some(policy) = drift_policy {
         let before = reader.path.key("drift_policy");
         let policy = crate::drift_policy::read(reader, draft.kind, &policy);
@@ -586,7 +586,7 @@ fn depends_on(reader: &mut Reader<'_>, value: &Expr) -> Needs {
             ExprKind::Text(name) => found.push((reader.resource(name), item.at)),
             ExprKind::Number(number) => found.push((reader.resource(&number.to_string()), item.at)),
             ExprKind::Map(_) => {
-                if let Some((number, all)) = sets::need(reader, item) {
+                if let Some((number, all)) = for_each::need(reader, item) {
                     found.push((number, item.at));
                     whole.extend(all.then_some(number));
                 }

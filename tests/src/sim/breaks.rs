@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use super::beside::Beside;
 use super::fault::{CHAOS, Kind, Level};
 use super::load::STANDS_STILL;
+use super::real_database::Beside;
 use super::world::{Event, World};
 
 impl World {

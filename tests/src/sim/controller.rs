@@ -10,13 +10,13 @@ use muster_engine::{Answer, Config, Limits, Refusal, Request, Starts};
 use muster_shared::model::Up;
 use muster_shared::{MonoTime, NodeId, StackName};
 
-use super::beside::Beside;
 use super::bus::told;
 use super::crowd::Asking;
 use super::fault::Kind;
 use super::invariant::SoFar;
 use super::large::Turn;
 use super::outbox::{Leaving, SimOutbox};
+use super::real_database::Beside;
 use super::reference::Asked;
 use super::standbys::Seat;
 use super::store::SimStore;

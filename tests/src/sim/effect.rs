@@ -6,7 +6,7 @@ use muster_shared::model::{Action, DriftState, Job, Outcome, ReportKey, Up};
 use super::bus::{said, summed};
 use super::drift::Thing;
 use super::host::Host;
-use super::work::Work;
+use super::job_fate::Work;
 use super::world::World;
 
 impl World {

@@ -1,4 +1,6 @@
 //! A server with state: dummies, files and links, of which some were there before Muster.
+//!
+//! Absent: how long a job takes there, and how it ends (`job_fate.rs`).
 
 mod guarded;
 

@@ -18,9 +18,9 @@ use super::disk::Disk;
 use super::drift::Thing;
 use super::flow::{Hands, Log};
 use super::host::Host;
+use super::job_fate::Run;
 use super::load::Places;
 use super::script::Ordered;
-use super::work::Run;
 use super::world::{Event, World};
 
 /// Inputs in one turn, as in the real agent.

@@ -17,8 +17,8 @@ use muster_shared::model::{
 use muster_shared::{Generation, ResourceId};
 
 use super::fault::Kind;
+use super::job_fate::Work;
 use super::plan::{gist, output};
-use super::work::Work;
 use super::world::{Event, World};
 
 /// The milliseconds from a request to end until the run is killed.

@@ -11,7 +11,6 @@ use muster_shared::model::flow::DeviceName;
 use muster_shared::seal::SealPublic;
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
-use super::beside::Beside;
 use super::clocks::Clocks;
 use super::count::Counts;
 use super::drift::Sent;
@@ -22,6 +21,7 @@ use super::invariant::SoFar;
 use super::network::Wishes;
 use super::outbox::Leaving;
 use super::plan::Plan;
+use super::real_database::Beside;
 use super::rollout::Rollouts;
 use super::signal::Signals;
 use super::standbys::Lease;

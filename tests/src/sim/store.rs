@@ -17,8 +17,8 @@ use muster_shared::{Attempt, Epoch, NodeId, StackName};
 
 pub use self::tables::{Tables, brief};
 use super::addresses::Held;
-use super::beside::{Beside, Refused};
 use super::network::state_is_right;
+use super::real_database::{Beside, Refused};
 use super::shared::Shared;
 use super::standbys::Seat;
 use super::{invariant, rollout};

@@ -13,7 +13,6 @@ use muster_shared::seal::{Body, ControllerEnd, Seal, SealPublic, SealSecret};
 use muster_shared::{MonoTime, NodeId, ResourceId, SiteId};
 
 use super::Options;
-use super::beside::Beside;
 use super::bounds;
 use super::bus::{Bus, End, Way};
 use super::clocks::Clocks;
@@ -24,17 +23,18 @@ use super::fault::Faults;
 use super::flow::furnish;
 use super::history::{self, History};
 use super::host::Host;
+use super::job_fate::Work;
 use super::load::Load;
 use super::machine::Machine;
 use super::network::Network;
 use super::operator::Operators;
+use super::real_database::Beside;
 use super::reference::Reference;
 use super::script::RunKey;
 use super::sealed::{Ends, Origin};
 use super::served::Unserved;
 use super::shared::Shared;
 use super::standbys::{self, Standbys};
-use super::work::Work;
 
 /// The events of a run, each at its time.
 #[derive(Clone)]

@@ -5,7 +5,7 @@
 //! that commit-confirm, boot and take-over work as for any other resource. A resource of the controller that
 //! claims the same link takes it over. The reverse is refused, since the controller takes precedence.
 //!
-//! Absent: how a document comes to the agent (`agent/src/handover.rs`), and a server without a running agent
+//! Absent: how a document comes to the agent (`agent/src/local_socket.rs`), and a server without a running agent
 //! (`agent/src/net/local.rs`). Absent too: the controller's view. The document is in no list, digest or report;
 //! its drift is logged on the server.
 

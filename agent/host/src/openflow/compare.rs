@@ -2,7 +2,7 @@
 //! `form.rs` makes.
 //!
 //! Absent: which rules are ours (`FlowId::is_ours`, `shared/src/model/flow.rs`), and what is repaired
-//! (`agent/core/src/flow/reconcile.rs`).
+//! (`agent/core/src/flow/compare_with_switch.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use muster_shared::SiteId;
 
 use super::*;
-use crate::calls::{Call, Tap};
+use crate::disk_calls::{Call, Tap};
 
 const SEEDS: u64 = 150;
 const STEPS: u64 = 60;

@@ -1,7 +1,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::way::{Credentials, Way};
+use crate::controller_connection::{Credentials, Way};
 
 /// Asked for (`+`: with rollback) | the stack's id, traversal, action, status | what that means. Traversal 3
 /// of stack 7 was asked for.

@@ -3,7 +3,7 @@
 
 use muster_shared::MonoTime;
 
-use crate::derive::Occasion;
+use crate::derive_traversal::Occasion;
 use crate::follow::nodes_of;
 use crate::record::{StackAction, Status};
 use crate::todo::Todo;

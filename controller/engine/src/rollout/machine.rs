@@ -24,7 +24,7 @@ use crate::elapsed::Elapsed;
 
 use super::member::{Event, Member, Rules, Standing, State};
 use super::members::{List, Members};
-use super::policy::Policy;
+use super::numbers::Policy;
 use super::record::{Counts, Course, MemberRecord, RolloutChange, RolloutRecord};
 
 /// Names in a reason: about one line.

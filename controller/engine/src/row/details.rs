@@ -9,9 +9,9 @@ use muster_template::{DriftPolicy, Hook};
 use crate::breaker::Breaker;
 use crate::drift_report::DriftEvent;
 use crate::notes::Notes;
-use crate::pause::Pause;
 use crate::row::Row;
 use crate::signal::StoredSignal;
+use crate::waiting_rows::Pause;
 
 /// Causes kept of one job: the newest.
 const CAUSES_MAX: usize = 20;

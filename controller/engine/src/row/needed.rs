@@ -3,7 +3,7 @@
 //!
 //! Absent: which changed properties need a replacement (`needs_replacement` in
 //! `controller/template/src/desired.rs` and `shared/src/model/types.rs`), and which jobs a newer
-//! operation withdraws (`derive.rs`, `visit.rs`). Which resources an operation looks at at all: `plan.rs`.
+//! operation withdraws (`derive_traversal.rs`, `visit.rs`). Which resources an operation looks at at all: `plan.rs`.
 
 use muster_shared::model::Action;
 use muster_template::{Desired, DriftPolicy, Kind};

@@ -1,6 +1,6 @@
 //! Changes of a row by an operation: its role, its part in the traversal, its replacement.
 //!
-//! Absent: which rows an operation changes (`layout.rs`, `derive.rs`).
+//! Absent: which rows an operation changes (`layout.rs`, `derive_traversal.rs`).
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! The differences that a comparison found on the device: entries that it holds otherwise than the table, and strays.
 //!
-//! Absent: the comparison itself (`reconcile.rs`).
+//! Absent: the comparison itself (`compare_with_agent.rs`).
 
 use std::sync::Arc;
 

@@ -12,15 +12,15 @@ use serde::{Deserialize, Serialize};
 
 use super::place::{Open, Placed};
 use super::{Held, IntentNo, Manager, Op, Past, Token};
+use crate::affected_intents::Hope;
 use crate::compile::Compiled;
 use crate::host::Host;
 use crate::intent::Intent;
-use crate::kept::KeptIntent;
+use crate::packed_intent::KeptIntent;
 use crate::path_search::Path;
 use crate::phase::{Request, Standing, State};
 use crate::reservations::Share;
 use crate::topology::{ConnectPoint, DeviceNo, LinkNo, PortNo, Topology};
-use crate::track::Hope;
 
 /// The path and the reservations of an intent.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 //! comes back waits for a while (`damping.rs`).
 //!
 //! Absent: which links follow from the beacons of ports (`ports.rs`), and which intents a change
-//! concerns (`track.rs`).
+//! concerns (`affected_intents.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

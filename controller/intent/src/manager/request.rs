@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::{Held, INTENTS_MAX, IntentNo, Manager};
 use crate::intent::{BadIntent, Intent};
-use crate::kept::KeptIntent;
+use crate::packed_intent::KeptIntent;
 use crate::phase::{Request, Standing, State};
 
 /// Bytes of a key.

@@ -14,13 +14,13 @@ use muster_shared::model::flow::{DeviceName, Entry, Packed};
 use super::load::{Reroute, Stand};
 use super::place::{Open, Placed, TableEntry};
 use super::{ByDevice, Effect, Ended, HISTORY_MAX, Held, IntentNo, Manager, Op, Token, group_number, packed};
+use crate::affected_intents::Hope;
 use crate::compile::{Compiled, Compiler};
 use crate::intent::Intent;
 use crate::phase::{Request, State};
 use crate::reservations::Share;
 use crate::stages::{Identity, Step, identity, stages, takes_packets_of};
 use crate::topology::{DeviceNo, Topology};
-use crate::track::Hope;
 
 /// The time to wait for a stage that changes rules before the path may change. Until then packets
 /// may take old and new rules.

@@ -10,7 +10,7 @@ use crate::parse::RESOURCE_KEYS;
 use crate::tree::group_members::{POLICIES, POLICY_KEYS};
 use crate::types::unknown::OWN;
 use crate::types::{FORMER, FORMER_PROPERTIES, Kind, Property};
-use crate::{rollout, sets};
+use crate::{for_each, rollout};
 
 /// A whole number, or a percentage.
 const SHARE: &str = r"^\s*[0-9]+\s*%?\s*$";
@@ -62,8 +62,8 @@ fn types() -> Value {
 }
 
 fn depends_on() -> Value {
-    let mut need = map_of("need", &sets::NEED_KEYS, |key| match key {
-        "scope" => json!({"enum": sets::SCOPES}),
+    let mut need = map_of("need", &for_each::NEED_KEYS, |key| match key {
+        "scope" => json!({"enum": for_each::SCOPES}),
         _ => json!({"type": ["string", "number"]}),
     });
     need["required"] = json!(["resource"]);

@@ -4,8 +4,8 @@
 //! Each change updates it, in any order. The digests find differences; they are no protection,
 //! since both sides are authenticated.
 //!
-//! Absent: what follows from a difference (`controller/flow/src/reconcile.rs`), and the comparison of a table
-//! with its device (`agent/core/src/flow/reconcile.rs`).
+//! Absent: what follows from a difference (`controller/flow/src/compare_with_agent.rs`), and the comparison of a table
+//! with its device (`agent/core/src/flow/compare_with_switch.rs`).
 
 use serde::{Deserialize, Serialize};
 

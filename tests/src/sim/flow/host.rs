@@ -11,7 +11,7 @@ use muster_shared::model::{Content, ContentDigest};
 use muster_shared::{Generation, MonoTime};
 
 use super::super::fault::Kind;
-use super::super::work::Work;
+use super::super::job_fate::Work;
 use super::super::world::World;
 use super::entries::device;
 use super::log::{Log, Record};

@@ -21,9 +21,9 @@ use super::{Expander, Found, Frame, ResourceForm, Step, Surroundings, number};
 use crate::digest;
 use crate::error::Errors;
 use crate::expression::{Call, Expr, ExprKind};
+use crate::for_each::selector;
 use crate::render::RenderError;
 use crate::rollout::Rollout;
-use crate::sets::selector;
 use crate::types::Kind;
 
 /// The most values that the members of a set have of whole other sets, all together: each member gets its own

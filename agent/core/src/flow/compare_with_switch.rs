@@ -5,7 +5,7 @@
 //! [`EntryState::Wrong`](muster_shared::model::flow::EntryState::Wrong), and the repair is repeated at
 //! growing intervals. No repair happens while a batch is being applied, confirmed or undone.
 //!
-//! Absent: the comparison of this table with the controller's (`controller/flow/src/reconcile.rs`), and whether
+//! Absent: the comparison of this table with the controller's (`controller/flow/src/compare_with_agent.rs`), and whether
 //! a missing entry has ended by its timeout (`agent/src/flows/device.rs`).
 
 use std::collections::BTreeSet;

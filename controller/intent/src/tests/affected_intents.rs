@@ -1,9 +1,9 @@
 use super::*;
 use std::sync::Arc;
 
+use crate::affected_intents::{Concerned, Hope, Tracker};
 use crate::compile::CompileError;
 use crate::topology::{Change, PortNo};
-use crate::track::{Concerned, Hope, Tracker};
 
 fn points(topology: &Topology, of: &[&str]) -> Vec<PortNo> {
     of.iter().map(|text| topology.port(&at(text)).expect("a port")).collect()

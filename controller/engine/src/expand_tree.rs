@@ -1,7 +1,7 @@
 //! Expands a stack's tree with what is known now: attributes of rows, members of groups, and nodes
 //! that match selectors.
 //!
-//! Absent: an operation whose tree changes meanwhile (`expand.rs`), and stacks that follow nodes
+//! Absent: an operation whose tree changes meanwhile (`rebuild_tree.rs`), and stacks that follow nodes
 //! (`follow.rs`).
 
 use std::collections::BTreeMap;

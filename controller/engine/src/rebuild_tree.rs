@@ -9,7 +9,7 @@
 //! Rows are kept by name, so only rows that are added or removed change. A row that waited, failed
 //! or passed a hook stays so.
 //!
-//! Absent: how a tree is built from present rows and nodes (`growth.rs`), and how templates expand
+//! Absent: how a tree is built from present rows and nodes (`expand_tree.rs`), and how templates expand
 //! (`controller/template/src/tree/expand.rs`).
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use muster_template::{Removed, Tree};
 
 use crate::attribute::Rendered;
-use crate::derive::Occasion;
+use crate::derive_traversal::Occasion;
 use crate::engine::Engine;
 use crate::notes::Notes;
 use crate::plan::{Plan, PlanInput, plan};

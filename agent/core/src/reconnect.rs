@@ -8,8 +8,8 @@
 //!      └───────── Disconnected ◀─────────── Closing ◀─────────────┘
 //! ```
 //!
-//! Absent: which address is tried (`agent/link/src/connection.rs`), the pause between attempts (`backoff.rs`), and after what silence a connection ends (`SILENCE_MAX`,
-//! `agent/link/src/connection.rs`).
+//! Absent: the pause between attempts (`backoff.rs`); which address is tried, and after what silence a connection ends
+//! (`agent/link/src/connection.rs`).
 
 use std::time::Duration;
 

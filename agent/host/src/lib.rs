@@ -1,6 +1,6 @@
 //! The agent's changes to Linux: network, flow tables, files, and one file for each further type (`types.rs`): units,
-//! packages, accounts, sysctls, the time zone. Every change but that of a command is read back. It also reads facts and LLDP,
-//! and watches for changes by others.
+//! packages, accounts, sysctls, the time zone. Every change but that of a command is read back. This crate also reads facts
+//! and LLDP, and watches for changes by others.
 //!
 //! Absent on purpose: jobs, the ledger, MQTT. The callers decide when; this crate knows how.
 

@@ -1,6 +1,6 @@
 //! One connection to the controller at a time: MQTT 5 over TLS 1.3, packets sealed in a session of their own.
-//! Decides which of a site's controllers is tried next (of brokers, `shared/broker/src/lib.rs`), and after what silence the connection is over. `broker.rs` has what is
-//! different where a broker is in between.
+//! Decides which of a site's controllers is tried next (of brokers, `shared/broker/src/lib.rs`), and after what silence
+//! the connection is over. `broker.rs` has what is different where a broker is in between.
 //!
 //! rumqttc's event loop lives as long as one connection: what it would carry over to the next one is not
 //! wanted, for the machine says everything again that is not acknowledged. Polling and publishing are two

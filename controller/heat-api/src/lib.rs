@@ -32,6 +32,7 @@ mod resource;
 mod service;
 mod stack;
 mod time;
+mod times;
 mod validate;
 
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use axum::body::Body;
 use axum::extract::{Path, State};
 use axum::http::Method;
 use muster_api::resource::{ClearHook, ResourceView, Signalled};
-use muster_api::stack::{EventRow, TemplateView};
+use muster_api::stack::TemplateView;
 use muster_front::path;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -20,10 +20,9 @@ use crate::nested::{self, Item};
 use crate::place::{self, Names, Place};
 use crate::query::{self, Pairs};
 use crate::time::heat;
+use crate::times::{self, Times};
 use crate::{Heat, body, contents};
 
-/// The newest events, in which times of resources are looked up.
-const EVENTS: usize = 1000;
 /// Names of filters, and of what else may be asked.
 const KNOWN: [&str; 8] =
     ["type", "status", "name", "action", "id", "physical_resource_id", "nested_depth", "with_detail"];
@@ -35,8 +34,7 @@ type OneName = Path<(String, String, String, String)>;
 struct Listing {
     place: Place,
     rows: Vec<ResourceView>,
-    /// The first and the last event that is known of each.
-    times: BTreeMap<String, (String, String)>,
+    times: BTreeMap<String, Times>,
     /// Names of the resources that need one, by its name.
     required_by: BTreeMap<String, Vec<String>>,
 }
@@ -44,17 +42,7 @@ struct Listing {
 impl Listing {
     async fn of(asking: &Asking, place: Place) -> Result<Self, Fault> {
         let rows: Vec<ResourceView> = asking.api.get(&place.api("/resources")).await?;
-        let newest = place.api(&format!("/events?id={}&limit={EVENTS}&before={}", place.number, i64::MAX));
-        let events: Vec<EventRow> = asking.api.get(&newest).await?;
-        let mut times: BTreeMap<String, (String, String)> = BTreeMap::new();
-        // The newest come first.
-        for event in events {
-            let Some(name) = event.resource else { continue };
-            let entry = times.entry(name).or_insert_with(|| (String::new(), event.time.clone()));
-            if event.action == "CREATE" {
-                entry.0 = event.time;
-            }
-        }
+        let times = times::of(asking, &place, &rows).await?;
         let mut required_by: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for row in &rows {
             // As in Heat, of those beside it.
@@ -99,8 +87,8 @@ impl Listing {
         let mut shown = self.shown(asking, item);
         let times = self.times.get(item.path);
         let time = |text: Option<&String>| text.map_or(Value::Null, |text| heat(text));
-        shown["creation_time"] = time(times.map(|(created, _)| created));
-        shown["updated_time"] = time(times.map(|(_, updated)| updated));
+        shown["creation_time"] = time(times.map(|times| &times.created));
+        shown["updated_time"] = time(times.map(|times| &times.updated));
         shown["required_by"] = json!(self.required_by.get(item.path).cloned().unwrap_or_default());
         shown
     }

@@ -36,10 +36,12 @@ fn api(seen: &Arc<Mutex<Vec<(String, Value)>>>) -> Router {
         Json(json!([row(3, "db", "FAILED"), row(7, "web", "COMPLETE"), row(5, "lb", "COMPLETE")]))
     };
     let stack = async |Path(name): Path<String>| match &*name {
-        "web" => Ok(Json(json!({"id": "7", "name": "web", "action": "UPDATE", "status": "IN_PROGRESS",
+        "web" | "lb" => Ok(Json(
+            json!({"id": if name == "web" { "7" } else { "5" }, "name": name, "action": "UPDATE", "status": "IN_PROGRESS",
             "created_at": "2026-11-28T19:00:07Z", "updated_at": "2026-11-28T19:00:09Z",
             "parameters": {"text": "a", "on": true, "list": ["a", "b"]},
-            "outputs": [{"key": "said", "value": {"a": 1}, "description": ""}]}))),
+            "outputs": [{"key": "said", "value": {"a": 1}, "description": ""}]}),
+        )),
         _ => Err(refused(StatusCode::NOT_FOUND, "not_found", "no stack 'gone': did you mean 'web'?")),
     };
     let resources = async || {
@@ -54,17 +56,21 @@ fn api(seen: &Arc<Mutex<Vec<(String, Value)>>>) -> Router {
             row("group/1", "FAILED", &["motd"]),
         ]))
     };
-    let events = async |Query(asked): Query<std::collections::BTreeMap<String, String>>| {
+    let events = async |Path(name): Path<String>,
+                        Query(asked): Query<std::collections::BTreeMap<String, String>>| {
         let row = |number: u64, resource: Option<&str>, action: &str, status: &str| {
             json!({"number": number, "time": format!("2026-11-28T19:00:{number:02}Z"), "resource": resource,
                 "physical_id": resource.map(|_| "id"), "action": action, "status": status, "reason": ""})
         };
-        let all = [
+        let mut all = vec![
             row(1, None, "CREATE", "IN_PROGRESS"),
             row(2, Some("motd"), "CREATE", "COMPLETE"),
             row(3, Some("group/0"), "CREATE", "COMPLETE"),
             row(4, None, "CREATE", "COMPLETE"),
         ];
+        // More than a page has.
+        let more = if name == "lb" { 5..2505 } else { 5..5 };
+        all.extend(more.map(|number| row(number, Some("group/0"), "UPDATE", "COMPLETE")));
         let bound = |key: &str| asked.get(key).and_then(|text| text.parse::<u64>().ok());
         let in_bounds = |row: &Value| {
             let number = row["number"].as_u64().unwrap();
@@ -74,6 +80,7 @@ fn api(seen: &Arc<Mutex<Vec<(String, Value)>>>) -> Router {
         if bound("before").is_some() {
             rows.reverse();
         }
+        rows.truncate(asked.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(usize::MAX));
         Json(Value::from(rows))
     };
     let template = async || {
@@ -308,6 +315,18 @@ async fn resources_nest_as_deep_as_is_asked_for() {
     assert_eq!(front.get(&(inner + "/resources/1")).await.1["resource"]["attributes"]["node"], "web-1");
     assert_eq!(front.get(&(web() + "/resources?colour=red")).await.0, StatusCode::BAD_REQUEST);
     assert_eq!(front.get(&(web() + "/resources/none")).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn times_are_there_after_more_events_than_a_page() {
+    let front = Front::new();
+    let (_, body) = front.get(&format!("stacks/lb/{}/resources", id::Id::Stack(5))).await;
+    let motd = &body["resources"][1];
+    assert_eq!(
+        (&motd["creation_time"], &motd["updated_time"]),
+        (&json!("2026-11-28T19:00:02Z"), &json!("2026-11-28T19:00:02Z")),
+        "{body}"
+    );
 }
 
 #[tokio::test]

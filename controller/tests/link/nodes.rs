@@ -440,8 +440,9 @@ async fn a_session_follows_the_one_before() {
         let again = node.session.lock().unwrap().as_mut().unwrap().take_again(MonoTime::default());
         if uses_old {
             // A connection in between, which begins a session without it.
-            drop(Raw::node(&world, &node, QoS::AtMostOnce).await);
+            let between = Raw::node(&world, &node, QoS::AtMostOnce).await;
             connection = world.driver.connected(&node.id).await;
+            drop(between);
             assert_eq!(world.driver.next().await, Seen::Disconnected(node.id.clone(), connection));
         }
         let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;

@@ -12,6 +12,7 @@ mod clock;
 mod configuration;
 mod controllers;
 mod filter;
+mod firewall;
 mod identity;
 mod kernel;
 mod network_managers;
@@ -82,10 +83,11 @@ async fn examine(cli: &Cli, settings: anyhow::Result<Settings>) -> Vec<Finding> 
         Some(_) => Need::Document,
         None => recorded.needs_switch,
     };
-    let (agent, service, controllers, switch, filter, managers, kernel) = tokio::join!(
+    let (agent, service, controllers, firewall, switch, filter, managers, kernel) = tokio::join!(
         within("agent", agent::check(&directory, holder, joined)),
         within("service", service::check(&systemd, &directory, holder, joined)),
         within("controller", controllers::check(known, &settings.agent.controllers)),
+        within("firewall", firewall::check(known, &settings.agent.controllers)),
         within("open_vswitch", switch::check(&network, needs_switch)),
         within("nftables", filter::check(recorded.uses_filter, known.map(|known| &known.node))),
         within("network_managers", network_managers::check(&network, &recorded.documents)),
@@ -97,7 +99,7 @@ async fn examine(cli: &Cli, settings: anyhow::Result<Settings>) -> Vec<Finding> 
         identity::findings(&recorded.identity_facts(), now()),
     ];
     let clock = vec![clock::finding(muster_host::sys::clock_is_synchronised())];
-    let server = [service, clock, controllers, switch, filter, managers, kernel];
+    let server = [service, clock, controllers, firewall, switch, filter, managers, kernel];
     own.into_iter().chain([agent]).chain(server).flatten().collect()
 }
 

@@ -7,7 +7,7 @@
 mod device;
 mod either;
 mod entries;
-mod management;
+pub mod management;
 #[cfg(test)]
 mod tests;
 

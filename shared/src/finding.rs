@@ -2,6 +2,7 @@
 //!
 //! Absent: the checks (`agent/src/doctor.rs`, `controller/cli/src/doctor.rs`).
 
+pub mod firewall;
 pub mod space;
 
 use serde::Serialize;

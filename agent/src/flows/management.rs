@@ -48,14 +48,15 @@ fn may_carry_to(bridge: &Bridge, controller: SocketAddr) -> bool {
 }
 
 /// The address that packets to the controller carry. Nothing is sent.
-fn source(controller: SocketAddr) -> Option<IpAddr> {
+pub fn source(controller: SocketAddr) -> Option<IpAddr> {
     let any = if controller.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
     let socket = UdpSocket::bind(any).ok()?;
     socket.connect(controller).ok()?;
     Some(socket.local_addr().ok()?.ip())
 }
 
-fn link_with(address: IpAddr) -> Option<String> {
+/// The link that has an address.
+pub fn link_with(address: IpAddr) -> Option<String> {
     let is_it = |given: &nix::sys::socket::SockaddrStorage| match address {
         IpAddr::V4(address) => given.as_sockaddr_in().is_some_and(|it| it.ip() == address),
         IpAddr::V6(address) => given.as_sockaddr_in6().is_some_and(|it| it.ip() == address),

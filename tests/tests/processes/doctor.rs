@@ -12,19 +12,19 @@ use crate::cut_off::CutServer;
 use crate::disk::Disk;
 
 /// The output of doctor, and whether it failed.
-struct Diagnosis {
+pub struct Diagnosis {
     status: i32,
     findings: Vec<Value>,
 }
 
 impl Diagnosis {
-    fn of(ran: muster_testbed::Ran) -> Self {
+    pub fn of(ran: muster_testbed::Ran) -> Self {
         let findings = serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}"));
         Self { status: ran.status, findings }
     }
 
     /// Some finding of the check is like this.
-    fn has(&self, check: &str, state: &str, words: &str) -> bool {
+    pub fn has(&self, check: &str, state: &str, words: &str) -> bool {
         self.findings.iter().any(|finding| {
             let found = finding["found"].as_str().unwrap();
             finding["check"] == check && finding["state"] == state && found.contains(words)
@@ -32,20 +32,30 @@ impl Diagnosis {
     }
 
     #[track_caller]
-    fn expect(&self, check: &str, state: &str, words: &str) -> &Self {
+    pub fn expect(&self, check: &str, state: &str, words: &str) -> &Self {
         assert!(self.has(check, state, words), "no {check}, {state}, {words}: {:#?}", self.findings);
         self
     }
 
+    /// What to do about the worst finding of the check.
+    #[track_caller]
+    pub fn remedy(&self, check: &str) -> String {
+        let of_check = |state: &str| {
+            let is_it = |finding: &&Value| finding["check"] == check && finding["state"] == state;
+            self.findings.iter().find(is_it).and_then(|finding| finding["remedy"].as_str())
+        };
+        of_check("error").or_else(|| of_check("warning")).expect("a remedy").to_owned()
+    }
+
     /// Panics unless doctor fails exactly where there is an error.
     #[track_caller]
-    fn expect_status(&self, status: i32) {
+    pub fn expect_status(&self, status: i32) {
         assert_eq!(self.status, status, "{:#?}", self.findings);
     }
 }
 
 /// On the agent's server, with these settings.
-fn agent_doctor(agent: &Agent, settings: &str, namespace: Option<&Namespace>) -> Diagnosis {
+pub fn agent_doctor(agent: &Agent, settings: &str, namespace: Option<&Namespace>) -> Diagnosis {
     let config = agent.root.join("doctor.toml");
     fs::write(&config, settings).unwrap();
     fs::set_permissions(&config, fs::Permissions::from_mode(0o644)).unwrap();

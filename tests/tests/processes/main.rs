@@ -18,6 +18,7 @@ mod deployments;
 mod desk;
 mod disk;
 mod doctor;
+mod doctor_network;
 mod driver;
 mod drop_in;
 #[cfg(feature = "embedded")]

@@ -1,7 +1,10 @@
-//! The machine of the controller, where the command runs there: data directory, clock, port, firewall.
+//! The machine of the controller, where the command runs there: data directory, clock, ports and addresses, the API's
+//! certificate, firewall.
 //!
 //! Things that cannot be looked at, as by an operator who is not root, are left out. Nothing is changed.
 
+mod addresses;
+mod certificate;
 mod clock;
 mod directory;
 mod firewall;
@@ -51,11 +54,17 @@ pub async fn check(given: Option<PathBuf>, url: &str, seen: Option<Seen>) -> Vec
     let mut findings = spawn_blocking(move || directory::check(&directory)).await.unwrap_or_default();
     findings.extend(clock::check().await);
     if settings.is_direct() {
-        let port = settings.controller.listen.port();
-        findings.extend(seen.and_then(|seen| listener::check(port, seen.role)));
-        if let Some(seen) = seen {
-            findings.extend(firewall::check(port, seen.agents).await);
-        }
+        let listen = settings.controller.listen;
+        findings.extend(seen.and_then(|seen| listener::check(listen.port(), seen.role)));
+        findings.extend(addresses::check(&settings.addresses(), listen).await);
     }
+    if let Some(api) = settings.controller.api.0 {
+        let files = certificate::Files {
+            certificate: &settings.controller.api_certificate,
+            key: &settings.controller.api_key,
+        };
+        findings.extend(certificate::check(api, files, &settings.hosts(), seen.is_some()).await);
+    }
+    findings.extend(firewall::check(&settings.doors(), seen.map(|seen| seen.agents)).await);
     findings
 }

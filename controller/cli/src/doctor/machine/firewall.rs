@@ -1,81 +1,139 @@
-//! A packet filter that drops by default, where no agent comes through.
+//! Whether this machine's packet filter refuses those who connect to the controller, or the controller's answers.
 //!
-//! Whether a rule lets the port through is not looked at: that no agent is online is what tells. Needs root, and
-//! nftables in the kernel.
+//! Needs root, and changes nothing: the rules are read. Addresses of loopback are left out.
+//!
+//! Absent: what rules mean (`shared/src/finding/firewall.rs`).
 
+use std::fs;
+use std::net::SocketAddr;
 use std::path::Path;
 
 use muster_api::site::AgentCounts;
 use muster_shared::finding::Finding;
+use muster_shared::finding::firewall::{Hook, Interface, Listing, Loaded, Packet, Verdict};
 use nix::unistd::geteuid;
-use serde_json::Value;
 
 use super::program::ask;
 
-const NFT: &str = "/usr/sbin/nft";
-/// Present while the kernel has nftables; nft itself would load the module.
-const MODULE: &str = "/sys/module/nf_tables";
+const CHECK: &str = "firewall";
+/// The directories of distributions.
+const DIRECTORIES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/bin"];
 
-pub async fn check(port: u16, agents: AgentCounts) -> Option<Finding> {
-    if !geteuid().is_root() || !Path::new(MODULE).exists() {
-        return None;
+/// An address where the controller listens.
+#[derive(Clone, Debug)]
+pub struct Door {
+    /// Those who connect there, such as "agents".
+    pub who: &'static str,
+    pub address: SocketAddr,
+    /// Agents come here, so that those that are online tell whether it is open.
+    pub is_for_agents: bool,
+}
+
+/// `agents` is what the controller says of them, if it answers.
+pub async fn check(doors: &[Door], agents: Option<AgentCounts>) -> Vec<Finding> {
+    let doors: Vec<_> = doors.iter().filter(|door| !door.address.ip().is_loopback()).collect();
+    if doors.is_empty() || !geteuid().is_root() {
+        return Vec::new();
     }
-    let chains = ask(Path::new(NFT), &["-j", "list", "chains"]).await?;
-    finding(port, agents, &dropping(&serde_json::from_str(&chains).ok()?))
-}
-
-/// The chains that see what comes in for this machine and drop what no rule accepts.
-fn dropping(listing: &Value) -> Vec<String> {
-    let objects = listing["nftables"].as_array().into_iter().flatten();
-    let chains = objects.filter_map(|object| object.get("chain"));
-    let drops = chains.filter(|chain| chain["hook"] == "input" && chain["policy"] == "drop");
-    let name = |chain: &Value| {
-        let part = |key: &str| chain[key].as_str().unwrap_or_default().to_owned();
-        format!("{} {} {}", part("family"), part("table"), part("name"))
+    let asked = async |program: &'static str, arguments: Vec<String>| {
+        let path =
+            DIRECTORIES.iter().map(|place| Path::new(place).join(program)).find(|path| path.is_file())?;
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        ask(&path, &arguments).await
     };
-    drops.map(name).collect()
+    let loaded = Loaded::find(|path| Path::new(path).exists(), |path| fs::read_to_string(path).ok());
+    let Some(listing) = Listing::read(loaded, asked).await else {
+        return vec![Finding::warning(
+            CHECK,
+            "the kernel filters packets, and its rules cannot be listed",
+            "apt install nftables (or iptables, or with dnf), and run this command again",
+        )];
+    };
+    doors.into_iter().map(|door| finding(door, &worst(&listing, door.address), agents)).collect()
 }
 
-fn finding(port: u16, agents: AgentCounts, dropping: &[String]) -> Option<Finding> {
-    const CHECK: &str = "firewall";
-    let chain = dropping.first()?;
+/// The worst fate of a connection's first packet, and of what answers it. `::` takes both versions of IP; most use IPv4.
+fn worst(listing: &Listing, address: SocketAddr) -> Verdict {
+    let is_any = address.ip().is_unspecified();
+    let packet = Packet {
+        hook: Hook::Input,
+        interface: Interface::OfNetwork,
+        is_v6: address.is_ipv6() && !is_any,
+        source: None,
+        destination: (!is_any).then_some(address.ip()),
+        source_port: None,
+        destination_port: Some(address.port()),
+        is_new: true,
+    };
+    let answer = packet.answer();
+    let [there, back] = [&packet, &answer].map(|packet| listing.rules(packet).verdict(packet));
+    match (there, back) {
+        (there @ Verdict::Refused { .. }, _) => there,
+        (_, back @ Verdict::Refused { .. }) => back,
+        (there @ Verdict::Depends { .. }, _) => there,
+        (Verdict::Passes, back) => back,
+    }
+}
+
+fn finding(door: &Door, verdict: &Verdict, agents: Option<AgentCounts>) -> Finding {
+    let Door { who, address, is_for_agents } = door;
+    let port = address.port();
+    let agents = agents.filter(|_| *is_for_agents).unwrap_or_default();
     let here = agents.online + agents.maintenance + agents.conflict + agents.disk_full;
-    match (here, agents.offline) {
-        (0, 0) => None,
-        (0, _) => Some(Finding::warning(
+    match verdict {
+        Verdict::Refused { rule, remedy } => {
+            let finding = Finding::error(
+                CHECK,
+                format!("{rule} refuses {who} at TCP port {port} of this machine"),
+                format!("{remedy}; then keep that in the firewall's own configuration"),
+            );
+            // Those that are connected stay, or came over loopback.
+            if here > 0 { finding.at_most_warning() } else { finding }
+        }
+        Verdict::Depends { rule } if *is_for_agents && here == 0 && agents.offline > 0 => Finding::warning(
             CHECK,
-            format!("the chain {chain} drops what no rule accepts, and no agent is online"),
-            format!("look whether a rule accepts TCP port {port}: nft list chain {chain}"),
-        )),
-        (_, _) => {
-            Some(Finding::ok(CHECK, format!("the chain {chain} drops by default, and agents come through")))
+            format!(
+                "no agent is online, and {rule} decides which {who} come through to TCP port {port} of this machine"
+            ),
+            "look at the rule: nft -a list ruleset, or iptables-save",
+        ),
+        Verdict::Depends { rule } => Finding::ok(
+            CHECK,
+            format!("{rule} decides which {who} come through to TCP port {port} of this machine"),
+        ),
+        Verdict::Passes => {
+            Finding::ok(CHECK, format!("no rule on this machine refuses {who} at TCP port {port}"))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use muster_shared::finding::Severity::{Ok, Warning};
-    use serde_json::json;
+    use muster_shared::finding::Severity::{Error, Ok, Warning};
 
     use super::*;
 
     #[test]
-    fn a_chain_that_drops_matters_where_no_agent_comes_through() {
-        let chain = |name: &str, hook: &str, policy: &str| json!({"chain": {"family": "inet", "table": "filter", "name": name, "hook": hook, "policy": policy}});
-        let listing = json!({"nftables": [{"metainfo": {}}, chain("a", "input", "accept"), chain("b", "output", "drop"),
-            chain("c", "input", "drop"), {"chain": {"family": "inet", "table": "filter", "name": "d"}}]});
-        let drops = dropping(&listing);
-        assert_eq!(drops, ["inet filter c"]);
-        let agents = |online, offline| AgentCounts { online, offline, ..AgentCounts::default() };
-        for (agents, dropping, state) in [
-            (agents(0, 2), &drops[..], Some(Warning)),
-            (agents(1, 2), &drops, Some(Ok)),
-            (agents(0, 0), &drops, None),
-            (agents(0, 2), &[], None),
+    fn what_rules_do_to_agents_and_users() {
+        let agents = |online, offline| Some(AgentCounts { online, offline, ..AgentCounts::default() });
+        let refused = Verdict::Refused { rule: "R".into(), remedy: "accept".into() };
+        let depends = Verdict::Depends { rule: "R".into() };
+        for (is_for_agents, verdict, agents, state) in [
+            (true, &refused, agents(0, 2), Error),
+            (true, &refused, agents(1, 2), Warning),
+            (true, &refused, None, Error),
+            (true, &depends, agents(0, 2), Warning),
+            (true, &depends, agents(1, 2), Ok),
+            (true, &depends, agents(0, 0), Ok),
+            (true, &Verdict::Passes, agents(0, 2), Ok),
+            (false, &refused, agents(1, 0), Error),
+            (false, &depends, agents(0, 2), Ok),
         ] {
-            assert_eq!(finding(8883, agents, dropping).map(|finding| finding.state), state, "{agents:?}");
+            let who = if is_for_agents { "agents" } else { "users" };
+            let door = Door { who, address: "0.0.0.0:8883".parse().unwrap(), is_for_agents };
+            let finding = finding(&door, verdict, agents);
+            assert_eq!(finding.state, state, "{verdict:?}, {agents:?}");
+            assert!(finding.found.contains("TCP port 8883"), "{finding:?}");
         }
-        assert!(dropping(&json!({})).is_empty());
     }
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Pages of the console with many nodes and a large stack: how long each takes over TLS, and how large it is. The agents are in one
+# Pages of the console with many nodes, a large stack, a large flow table and many intents: how long each takes over TLS, and how large it is. The agents are in one
 # process; the stack's resources are on no node. Needs root: a namespace gives the agents 16 addresses.
 # Usage: tests/bench/console.sh RELEASE-DIRECTORY DIRECTORY [AGENTS [RESOURCES]]
 set -euo pipefail
@@ -48,6 +48,18 @@ resources:
 END
 muster stack create large -t "$dir/large.yaml" --wait &>"$dir/muster.log" || fail 'the large stack is not created'
 eventually 'all agents are online' says 'waiting for .* jobs'
+# A table of 65,000 entries, devices and intents on each node; what they wait for is of no importance.
+rules() {
+  seq 0 64999 | awk '{ printf "{\"device\":\"fleet-0/br0\",\"priority\":1,\"treatment\":[],\"selector\":{\"eth_type\":2048,\"ipv4_dst\":\"10.%d.%d.0/24\"}}\n", $1 / 256, $1 % 256 }'
+  seq $((agents - 1)) | awk '{ printf "{\"device\":\"fleet-%d/br0\",\"priority\":1,\"treatment\":[]}\n", $1 }'
+}
+intents() {
+  seq $((agents - 1)) | awk '{ printf "{\"key\":\"i-%d\",\"type\":\"point_to_point\",\"from\":{\"device\":\"fleet-0/br0\",\"port\":\"h\"},\"to\":{\"device\":\"fleet-%d/br0\",\"port\":\"h\"}}\n", $1, $1 }'
+}
+{ printf '{"rules":['; rules | paste -sd,; printf ']}'; } >"$dir/rules.json"
+{ printf '{"intents":['; intents | paste -sd,; printf ']}'; } >"$dir/intents.json"
+muster flow apply -f "$dir/rules.json" &>"$dir/muster.log" || fail 'the rules are refused'
+muster intent submit -f "$dir/intents.json" &>"$dir/muster.log" || fail 'the intents are refused'
 muster user create bench --role viewer >"$dir/user.token"
 browser -o "$dir/page.html" --data-urlencode "token@$dir/user.token" "$console/console/login"
 page fleet /console
@@ -57,5 +69,10 @@ page stacks /console/stacks
 page 'a stack' /console/stacks/large
 page resources /console/stacks/large/resources
 page events /console/stacks/large/events
+page rollouts /console/rollouts
+page devices /console/devices
+page 'a flow table' /console/devices/fleet-0/br0
+page 'a search in a flow table' '/console/devices/fleet-0/br0?search=10.200.'
+page intents /console/intents
 page network /console/network
 page audit /console/audit

@@ -152,6 +152,58 @@ pub struct FlowView {
     pub entry: FlowWords,
 }
 
+/// A search among entries: each of its words has to be in an entry's own.
+#[derive(Clone, Debug)]
+pub struct FlowSearch(Vec<String>);
+
+impl FlowSearch {
+    /// Words between blanks, in whatever case.
+    pub fn new(words: &str) -> Self {
+        Self(words.to_lowercase().split_whitespace().map(str::to_owned).collect())
+    }
+
+    /// Whether the entry has all of the words.
+    pub fn finds(&self, flow: &FlowView) -> bool {
+        let owner = flow.owner.as_deref().unwrap_or_default();
+        let line =
+            || [&flow.state, owner, &flow.entry.matches(), &flow.entry.does()].join(" ").to_lowercase();
+        self.0.is_empty() || {
+            let line = line();
+            self.0.iter().all(|word| line.contains(word))
+        }
+    }
+}
+
+impl FlowWords {
+    /// The packets that the entry is for, in a line; of a group or meter, its number.
+    pub fn matches(&self) -> String {
+        said([&self.selector, &self.group, &self.meter, &self.text])
+    }
+
+    /// The effect on these, in a line.
+    pub fn does(&self) -> String {
+        said([&self.treatment, &self.buckets, &self.bands, &None])
+    }
+}
+
+fn said(parts: [&Option<Value>; 4]) -> String {
+    parts.into_iter().flatten().map(one_line).collect::<Vec<_>>().join(" ")
+}
+
+/// A value of flow files in a line: `in_port=1 actions=output, drop`.
+pub fn one_line(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(items) => items.iter().map(one_line).collect::<Vec<_>>().join(", "),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| format!("{key}={}", one_line(value)))
+            .collect::<Vec<_>>()
+            .join(" "),
+        other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other.to_string(),
+    }
+}
+
 /// A rule, group or meter in the words of flow files. Only the words of its kind are there. An entry
 /// with a secret has `******` for each of them.
 // In the order of the alphabet, as the controller has always written them.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::resource::ResourceView;
+use crate::stack::EventRow;
 
 /// `node list -o json`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -103,6 +104,17 @@ pub struct NodeResourceView {
     /// The resource, as in a list of the stack's.
     #[serde(flatten)]
     pub resource: ResourceView,
+}
+
+/// What happened to a resource on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(default)]
+pub struct NodeEventView {
+    /// The name of the stack.
+    pub stack: String,
+    /// The event, as in a list of the stack's.
+    #[serde(flatten)]
+    pub event: EventRow,
 }
 
 /// `node drift -o json`: a resource that is not as it was made.

@@ -178,7 +178,10 @@ mod tests {
             .iter()
             .map(|parameter| parameter["name"].as_str().unwrap())
             .collect();
-        assert_eq!(names, ["node", "bridge", "counters", "foreign", "state", "table"]);
-        assert_eq!(parameters[5]["description"], "Rules of this table alone.");
+        assert_eq!(
+            names,
+            ["node", "bridge", "counters", "foreign", "limit", "offset", "search", "state", "table"]
+        );
+        assert_eq!(parameters[8]["description"], "Rules of this table alone.");
     }
 }

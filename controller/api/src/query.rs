@@ -15,6 +15,16 @@ pub struct StackPage {
     /// The name that the page begins after.
     #[schemars(with = "Option<String>")]
     pub marker: Option<StackName>,
+    /// Only stacks whose last operation stands so: IN_PROGRESS, COMPLETE or FAILED.
+    pub status: Option<String>,
+}
+
+/// POST /v1/stacks/{stack}/preview
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Preview {
+    /// The most resources in the answer, by name, those that change first; all that change, if it is absent.
+    pub limit: Option<usize>,
 }
 
 /// GET /v1/stacks/{stack}/watch
@@ -106,6 +116,14 @@ pub struct OneNode {
     /// With its facts.
     #[serde(default)]
     pub facts: bool,
+}
+
+/// GET /v1/nodes/{node}/events
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NodeEvents {
+    /// The most events in the answer; 100, if it is absent, and at most.
+    pub limit: Option<usize>,
 }
 
 /// GET /v1/audit
@@ -200,6 +218,24 @@ pub struct FlowList {
     pub foreign: Option<bool>,
     /// The agent is asked for its counters first.
     pub counters: Option<bool>,
+    /// Only entries in whose words each of these is: its state and owner, what it matches and does.
+    #[serde(default)]
+    pub search: String,
+    /// The most entries in the answer; all, if it is absent.
+    pub limit: Option<usize>,
+    /// So many of them are passed over.
+    #[serde(default)]
+    pub offset: usize,
+}
+
+/// GET /v1/devices
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DevicePage {
+    /// The most devices in the answer; all, if it is absent.
+    pub limit: Option<usize>,
+    /// The device that the page begins after, `node/bridge`.
+    pub marker: Option<String>,
 }
 
 /// POST /v1/devices/{node}/{bridge}/reconcile
@@ -216,6 +252,13 @@ pub struct Reconcile {
 pub struct IntentList {
     /// Only intents in this state.
     pub state: Option<String>,
+    /// Only intents with this text in their key, state or owner.
+    #[serde(default)]
+    pub search: String,
+    /// The most intents in the answer; all, if it is absent.
+    pub limit: Option<usize>,
+    /// The key that the page begins after.
+    pub marker: Option<String>,
 }
 
 /// POST /v1/intents
@@ -248,6 +291,11 @@ pub struct Topology {
     pub node: Option<String>,
     /// Bridges with this datapath id alone, 16 hexadecimal digits, with their links and hosts.
     pub datapath_id: Option<String>,
+    /// The most bridges in the answer, by name, with the links between them and their hosts; those on the way of the
+    /// intent of `key` come first. All, if it is absent.
+    pub limit: Option<usize>,
+    /// The bridge that the page begins after, `node/bridge`.
+    pub marker: Option<String>,
 }
 
 /// GET /v1/trace

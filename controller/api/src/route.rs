@@ -13,8 +13,8 @@ use crate::intent::{
 };
 use crate::login::{BeginInBrowser, BrowserLogin, DeviceLogin, LogIn, LoggedIn, LoginView};
 use crate::node::{
-    ChangeLabels, CreateToken, DriftView, FactsView, FleetCounts, Maintenance, MoveNode, NodeMoved,
-    NodeRemoved, NodeResourceView, NodeView, SurveyView, TokenCreated, TokenRevoked, TokenRow,
+    ChangeLabels, CreateToken, DriftView, FactsView, FleetCounts, Maintenance, MoveNode, NodeEventView,
+    NodeMoved, NodeRemoved, NodeResourceView, NodeView, SurveyView, TokenCreated, TokenRevoked, TokenRow,
 };
 use crate::preview::PreviewView;
 use crate::query;
@@ -171,7 +171,7 @@ routes! {
     SteerRollout: post("/v1/stacks/{stack}/rollout", "Pauses, resumes, promotes or aborts rollouts")
         .takes::<SteerRollout>().answers::<StackView>();
     PreviewStack: post("/v1/stacks/{stack}/preview", "Says what an update or a creation would do; changes nothing")
-        .takes::<UpdateStack>().answers::<PreviewView>().for_viewers();
+        .takes::<UpdateStack>().query::<query::Preview>().answers::<PreviewView>().for_viewers();
     CheckStack: post("/v1/stacks/{stack}/check", "Compares every resource with what is there")
         .answers::<Begun>().with(202);
     WatchStack: get("/v1/stacks/{stack}/watch", "Shows a stack as soon as it is not as it is known to be")
@@ -232,13 +232,15 @@ routes! {
         .answers::<SurveyView>();
     ListNodeResources: get("/v1/nodes/{node}/resources", "Lists what stacks have on a node; of very much the first by stack")
         .answers::<Vec<NodeResourceView>>();
+    ListNodeEvents: get("/v1/nodes/{node}/events", "Lists what happened last to resources on a node, the newest first")
+        .query::<query::NodeEvents>().answers::<Vec<NodeEventView>>();
     ListDrift: get("/v1/drift", "Lists resources that are not as they were made")
         .query::<query::OnNode>().answers::<Vec<DriftView>>().for_parts();
     ApplyFlows: post("/v1/flows", "Applies a flow file")
         .query::<query::ApplyFlows>().takes_text("A flow file").answers::<FlowsBegun>().for_parts();
     ShowFlowOperation: get("/v1/flows/operations/{id}", "Shows an operation on flow tables")
         .query::<query::Wait>().answers::<FlowOperationView>().for_parts();
-    ListDevices: get("/v1/devices", "Lists devices").answers::<Vec<DeviceView>>().for_parts();
+    ListDevices: get("/v1/devices", "Lists devices").query::<query::DevicePage>().answers::<Vec<DeviceView>>().for_parts();
     ShowDevice: get("/v1/devices/{node}/{bridge}", "Shows a device").answers::<DeviceView>();
     ListFlows: get("/v1/devices/{node}/{bridge}/flows", "Lists the entries of a device")
         .query::<query::FlowList>().answers::<Vec<FlowView>>();

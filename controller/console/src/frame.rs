@@ -235,8 +235,19 @@ pub fn badge(word: &str) -> Markup {
     html! { @if !word.is_empty() { span class={ "badge " (class) } { (word) } } }
 }
 
-/// A table with a caption, in a box that scrolls by itself.
+/// The most bytes of a table's rows: with three tables and a picture a page has no more than 2 MB.
+const TABLE_MAX: usize = 384 * 1024;
+/// The most bytes of a picture.
+const PICTURE_MAX: usize = 768 * 1024;
+
+/// A table with a caption, in a box that scrolls by itself. Rows beyond [`TABLE_MAX`] are left out, and a note says so.
 pub fn table(caption: &str, heads: &[&str], rows: &[Vec<Markup>]) -> Markup {
+    let mut left = TABLE_MAX;
+    let fits = rows.iter().take_while(|row| {
+        let size: usize = row.iter().map(|cell| cell.0.len()).sum();
+        left.checked_sub(size).map(|rest| left = rest).is_some()
+    });
+    let (all, rows) = (rows.len(), &rows[..fits.count()]);
     html! {
         div.scroll role="region" aria-label=(caption) tabindex="0" {
             table {
@@ -246,11 +257,14 @@ pub fn table(caption: &str, heads: &[&str], rows: &[Vec<Markup>]) -> Markup {
                     @for row in rows {
                         tr { @for cell in row { td { (cell) } } }
                     }
-                    @if rows.is_empty() {
+                    @if all == 0 {
                         tr { td colspan=(heads.len()) { "None" } }
                     }
                 }
             }
+        }
+        @if rows.len() < all {
+            p.note { (all - rows.len()) " rows are too long for a page: " code { "muster" } " shows them." }
         }
     }
 }
@@ -291,12 +305,24 @@ pub fn when(time: &str) -> Markup {
 pub async fn picture(name: &str, draw: impl FnOnce() -> String + Send + 'static) -> Markup {
     // The task fails if drawing panics, or when the runtime stops.
     let svg = tokio::task::spawn_blocking(draw).await.unwrap_or_default();
+    if svg.len() > PICTURE_MAX {
+        return html! { p.note { (name) ": the picture is too large for a page. " code { "muster" } " draws it." } };
+    }
     html! { div.picture role="region" aria-label=(name) tabindex="0" { (PreEscaped(svg)) } }
 }
 
 /// Says that a list is cut, if it is.
 pub fn cut(all: usize, shown: usize) -> Markup {
     html! { @if all > shown { p.note { "There are " (all) ": the first " (shown) " are shown." } } }
+}
+
+/// A text that others made, cut where it is too long for a cell.
+pub fn cut_text(text: &str) -> String {
+    const FITS: usize = 2000;
+    match text.char_indices().nth(FITS) {
+        None => text.to_owned(),
+        Some((at, _)) => format!("{}… ({} more bytes)", &text[..at], text.len() - at),
+    }
 }
 
 /// The first of many words, in one cell.

@@ -67,6 +67,12 @@ fn api() -> Router {
         .route("/v1/stacks/{stack}/check", post(refused))
         .route("/v1/nodes/{node}", get(node))
         .route("/v1/nodes/{node}/resources", get(async || Json(json!([]))))
+        .route(
+            "/v1/nodes/{node}/events",
+            get(async || {
+                Json(json!([{"stack": SCRIPT, "resource": SCRIPT, "status": "FAILED", "reason": SCRIPT}]))
+            }),
+        )
         .route("/v1/drift", get(async || Json(json!([]))))
         .route("/v1/topology", get(async || Json(json!({}))))
         .route("/v1/intents", get(async || Json(json!([]))))

@@ -13,10 +13,10 @@ use axum::extract::{Path, Query};
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use muster_api::flow::{
-    DeleteFlows, DeviceView, ExplainedFlow, FlowError, FlowOperationView, FlowView, FlowsBegun, StatsView,
-    TableView,
+    DeleteFlows, DeviceView, ExplainedFlow, FlowError, FlowOperationView, FlowSearch, FlowView, FlowsBegun,
+    StatsView, TableView,
 };
-use muster_api::query::{ApplyFlows, FlowList, Guard, Purge, Reconcile, Wait};
+use muster_api::query::{ApplyFlows, DevicePage, FlowList, Guard, Purge, Reconcile, Wait};
 use muster_api::user::Scope;
 use muster_engine::{Answer, Request, View};
 use muster_flow::FlowStanding;
@@ -79,11 +79,18 @@ pub async fn operation(
 }
 
 /// GET /v1/devices
-pub async fn devices(api: Api) -> Result<Json<Vec<DeviceView>>, ApiError> {
+pub async fn devices(
+    api: Api,
+    asked: Result<Query<DevicePage>, QueryRejection>,
+) -> Result<Json<Vec<DeviceView>>, ApiError> {
+    let DevicePage { limit, marker } = query(asked)?;
+    let limit = super::limit(limit)?;
     let scope = api.scope.clone();
     let look = move |site: View<'_>| {
         let mut all = site.flows().devices();
-        all.retain(|device| is_seen(site, &scope, &device.node));
+        let is_on = |device: &DeviceView| marker.as_ref().is_none_or(|marker| device.device > *marker);
+        all.retain(|device| is_on(device) && is_seen(site, &scope, &device.node));
+        all.truncate(limit);
         all
     };
     Ok(Json(api.driver.query(look).await?))
@@ -104,8 +111,10 @@ pub async fn list(
     Path(path): Path<(String, String)>,
     asked: Result<Query<FlowList>, QueryRejection>,
 ) -> Result<Response, ApiError> {
-    let (device, FlowList { table, state, foreign, counters }) = (device_name(&path)?, query(asked)?);
+    let (device, asked) = (device_name(&path)?, query(asked)?);
+    let FlowList { table, state, foreign, counters, search, limit, offset } = asked;
     let standing = state.as_deref().map(standing).transpose()?;
+    let (limit, search) = (super::limit(limit)?, FlowSearch::new(&search));
     if counters.unwrap_or(true) {
         api.driver.request(Request::FlowStats { device: device.clone() }).await?;
     }
@@ -124,7 +133,8 @@ pub async fn list(
         let rows = rows.sorted();
         let views = rows.rows.iter().filter_map(|row| rule_view(&device, row, &rows.owners, table));
         let foreign = rows.foreign.iter().filter(|_| shows && standing.is_none());
-        written(views.chain(foreign.filter_map(|rule| foreign_view(&device, rule, table))))
+        let all = views.chain(foreign.filter_map(|rule| foreign_view(&device, rule, table)));
+        written(all.filter(|view| search.finds(view)).skip(offset).take(limit))
     });
     Ok(([(CONTENT_TYPE, "application/json")], Bytes::from(text.await?)).into_response())
 }

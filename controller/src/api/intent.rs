@@ -11,7 +11,8 @@ use axum::body::Body;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query};
 use muster_api::intent::{
-    IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, TopologyView, WithdrawIntents,
+    BridgeView, IntentKeys, IntentRow, IntentView, IntentsTaken, IntentsWatched, Point, TopologyView,
+    WithdrawIntents,
 };
 use muster_api::query::{IntentList, SubmitIntents, Topology, WatchIntents};
 use muster_engine::{Answer, IntentSummary, Request, View, beyond};
@@ -92,11 +93,18 @@ pub async fn list(
     api: Api,
     asked: Result<Query<IntentList>, QueryRejection>,
 ) -> Result<Json<Vec<IntentRow>>, ApiError> {
-    let only = query(asked)?.state.as_deref().map(state).transpose()?;
-    let all = api.driver.query(|site| site.intents()).await?;
+    let IntentList { state: only, search, limit, marker } = query(asked)?;
+    let (only, limit) = (only.as_deref().map(state).transpose()?, super::limit(limit)?);
+    let mut all = api.driver.query(|site| site.intents()).await?;
     blocking(move || {
-        let wanted = all.iter().filter(|intent| only.is_none_or(|only| intent.state == only));
-        Ok(Json(wanted.map(summary).collect()))
+        all.sort_by(|a, b| a.key.cmp(&b.key));
+        let wanted = all.iter().filter(|intent| {
+            let is_on = marker.as_ref().is_none_or(|marker| *intent.key > **marker);
+            let texts = [&*intent.key, intent.state.as_str(), &*intent.owner];
+            let is_found = texts.iter().any(|text| text.contains(&search));
+            is_on && is_found && only.is_none_or(|only| intent.state == only)
+        });
+        Ok(Json(wanted.take(limit).map(summary).collect()))
     })
     .await
 }
@@ -187,7 +195,8 @@ pub async fn topology(
     api: Api,
     asked: Result<Query<Topology>, QueryRejection>,
 ) -> Result<Json<TopologyView>, ApiError> {
-    let Topology { intents, key, node, datapath_id } = query(asked)?;
+    let Topology { intents, key, node, datapath_id, limit, marker } = query(asked)?;
+    let (is_page, limit) = (limit.is_some() || marker.is_some(), super::limit(limit)?);
     let datapath_id = datapath_id.as_deref().map(datapath).transpose()?;
     if !api.scope.is_whole() {
         let scope = api.scope.clone();
@@ -232,6 +241,9 @@ pub async fn topology(
         if let Some(bridges) = &with_id {
             around(&mut network, |device| bridges.contains(device));
         }
+        if is_page {
+            page(&mut network, limit, marker.as_deref());
+        }
         Ok(Json(network))
     };
     blocking(shown).await
@@ -252,6 +264,22 @@ fn around(network: &mut TopologyView, is_there: impl Fn(&str) -> bool) {
     network.devices.retain(|bridge| is_there(&bridge.device));
     network.links.retain(|link| is_there(&link.from.device) || is_there(&link.to.device));
     network.hosts.retain(|host| is_there(&host.location.device));
+}
+
+/// Leaves so many bridges after the marker, with the links between them and their hosts. Bridges on the ways come first.
+fn page(network: &mut TopologyView, limit: usize, marker: Option<&str>) {
+    network.devices.retain(|bridge| marker.is_none_or(|marker| *bridge.device > *marker));
+    let ends = network.intents.iter().flat_map(|way| &way.links);
+    let on_way: BTreeSet<String> =
+        ends.flat_map(|link| [&link.from.device, &link.to.device]).cloned().collect();
+    // The whole network has the ways of many intents, and is paged by name alone.
+    let is_first = |bridge: &BridgeView| network.intents.len() == 1 && on_way.contains(&bridge.device);
+    network.devices.sort_by_cached_key(|bridge| (!is_first(bridge), bridge.device.clone()));
+    network.devices.truncate(limit);
+    let shown: BTreeSet<&str> = network.devices.iter().map(|bridge| &*bridge.device).collect();
+    let is_shown = |point: &Point| shown.contains(&*point.device);
+    network.links.retain(|link| is_shown(&link.from) && is_shown(&link.to));
+    network.hosts.retain(|host| is_shown(&host.location));
 }
 
 fn taken(answer: Answer) -> Result<Json<IntentsTaken>, ApiError> {

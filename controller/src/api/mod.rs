@@ -328,6 +328,7 @@ fn serving(operation: Operation, method: MethodFilter) -> MethodRouter<Api> {
         Operation::ShowFacts => on(method, node::facts),
         Operation::SurveyNode => on(method, node::survey),
         Operation::ListNodeResources => on(method, node::resources),
+        Operation::ListNodeEvents => on(method, node::events),
         Operation::ListDrift => on(method, node::drift),
         Operation::ApplyFlows => on(method, flow::apply),
         Operation::ShowFlowOperation => on(method, flow::operation),

@@ -3,7 +3,7 @@
 //! Absent: what a request changes (`controller/engine/src/node_request.rs`), and which state it has: online, offline,
 //! maintenance … (`controller/engine/src/site.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use axum::Json;
@@ -12,9 +12,9 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query};
 use muster_api::node::{
     ChangeLabels, DriftView, FactsView, FleetCounts, LinkCounters, LinkFactsView, Maintenance, MoveNode,
-    NodeMoved, NodeRemoved, NodeResourceView, NodeView, SurveyView,
+    NodeEventView, NodeMoved, NodeRemoved, NodeResourceView, NodeView, SurveyView,
 };
-use muster_api::query::{Counted, NodePage, OnNode, OneNode};
+use muster_api::query::{Counted, NodeEvents, NodePage, OnNode, OneNode};
 use muster_api::user::Scope;
 use muster_engine::view::KnownNode;
 use muster_engine::{Answer, Request, View};
@@ -28,7 +28,15 @@ use time::OffsetDateTime;
 
 use super::error::ApiError;
 use super::{Api, PAGE, blocking, query, source, token};
-use crate::store::rfc3339;
+use crate::store::{Reader, rfc3339};
+
+/// The most events of a node in an answer.
+const NODE_EVENTS_MAX: usize = 100;
+/// The most stacks of a node whose events are looked through, the first by name.
+const NODE_STACKS_MAX: usize = 20;
+/// Events that are read at a time, and how many times of each stack: as many as a stack keeps by default.
+const NODE_EVENT_PAGE: usize = 1000;
+const NODE_EVENT_PAGES: usize = 10;
 
 /// GET /v1/nodes
 pub async fn list(
@@ -274,6 +282,58 @@ pub async fn resources(api: Api, Path(name): Path<String>) -> Result<Json<Vec<No
         all
     };
     Ok(Json(api.driver.query(look).await?))
+}
+
+/// GET /v1/nodes/{node}/events: of the resources that are there.
+pub async fn events(
+    api: Api,
+    Path(name): Path<String>,
+    asked: Result<Query<NodeEvents>, QueryRejection>,
+) -> Result<Json<Vec<NodeEventView>>, ApiError> {
+    let limit = super::limit(query(asked)?.limit)?.min(NODE_EVENTS_MAX);
+    let node = node_name(name)?;
+    let Json(_) = one(&api, &node).await?;
+    let scope = api.scope.clone();
+    let look = move |site: View<'_>| {
+        let mut of_stacks: BTreeMap<String, (u64, BTreeSet<String>)> = BTreeMap::new();
+        for on in site.resources_on(&node) {
+            let id = on.stack.parse().ok().and_then(|name| site.stack_id(&name));
+            let Some(id) = id.filter(|_| reaches(site, &scope, &on.stack)) else { continue };
+            if of_stacks.len() < NODE_STACKS_MAX || of_stacks.contains_key(&on.stack) {
+                of_stacks.entry(on.stack).or_insert((id, BTreeSet::new())).1.insert(on.resource.physical_id);
+            }
+        }
+        of_stacks
+    };
+    let of_stacks = api.driver.query(look).await?;
+    let read = move |reader: &Reader| {
+        let mut all = Vec::new();
+        for (stack, (id, here)) in of_stacks {
+            let (mut found, mut before) = (0, i64::MAX.unsigned_abs());
+            for _ in 0..NODE_EVENT_PAGES {
+                let page = reader.events(id, 0, Some(before), NODE_EVENT_PAGE)?;
+                let Some(last) = page.last() else { break };
+                before = last.number;
+                let is_last = page.len() < NODE_EVENT_PAGE;
+                let on_node = page.into_iter().filter(|event| {
+                    event.physical_id.as_ref().is_some_and(|physical| here.contains(physical))
+                });
+                let events: Vec<_> = on_node
+                    .take(limit - found)
+                    .map(|event| NodeEventView { stack: stack.clone(), event })
+                    .collect();
+                found += events.len();
+                all.extend(events);
+                if is_last || found >= limit {
+                    break;
+                }
+            }
+        }
+        all.sort_by(|a, b| b.event.time.cmp(&a.event.time));
+        all.truncate(limit);
+        Ok(all)
+    };
+    Ok(Json(api.read(read).await?))
 }
 
 /// Whether a user with this scope reaches the stack of this name.

@@ -6,15 +6,22 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Body;
-use axum::extract::Path;
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query};
 use muster_api::preview::PreviewView;
+use muster_api::query::Preview;
 
 use super::error::ApiError;
-use super::{Api, source, stack_name};
+use super::{Api, query, source, stack_name};
 
 /// POST /v1/stacks/{stack}/preview: accepts the body of an update; a missing stack would be created.
-pub async fn preview(api: Api, Path(name): Path<String>, body: Body) -> Result<Json<PreviewView>, ApiError> {
-    let name = stack_name(name)?;
+pub async fn preview(
+    api: Api,
+    Path(name): Path<String>,
+    asked: Result<Query<Preview>, QueryRejection>,
+    body: Body,
+) -> Result<Json<PreviewView>, ApiError> {
+    let (name, limit) = (stack_name(name)?, super::limit(query(asked)?.limit)?);
     let missing = {
         let name = name.clone();
         let look =
@@ -39,6 +46,7 @@ pub async fn preview(api: Api, Path(name): Path<String>, body: Body) -> Result<J
     // Freeing a large template takes time, so another thread does it.
     drop(tokio::task::spawn_blocking(move || drop(asked)));
     let mut view = view??;
+    view.resources.truncate(limit);
     view.warnings.splice(0..0, warnings);
     Ok(Json(view))
 }

@@ -100,16 +100,23 @@ fn begun(action: &str, answer: Answer) -> Result<Accepted, ApiError> {
     Ok((StatusCode::ACCEPTED, Json(Begun { name, id, action, traversal, revision, warnings })))
 }
 
+/// How the last operation of a stack may stand.
+const STATUSES: [&str; 3] = ["IN_PROGRESS", "COMPLETE", "FAILED"];
+
 /// GET /v1/stacks
 pub async fn list(
     api: Api,
     asked: Result<Query<StackPage>, QueryRejection>,
 ) -> Result<Json<Vec<StackRow>>, ApiError> {
-    let StackPage { limit, marker: mut after } = query(asked)?;
+    let StackPage { limit, marker: mut after, status } = query(asked)?;
     let limit = super::limit(limit)?;
+    if let Some(status) = status.as_deref().filter(|status| !STATUSES.contains(status)) {
+        return Err(ApiError::invalid(format!("status={status}: want {}", STATUSES.join(", "))));
+    }
     let mut views = Vec::new();
     loop {
-        let most = if api.scope.is_whole() { PAGE.min(limit - views.len()) } else { PAGE };
+        let is_whole = api.scope.is_whole() && status.is_none();
+        let most = if is_whole { PAGE.min(limit - views.len()) } else { PAGE };
         let from = after.clone();
         let scope = api.scope.clone();
         let look = move |site: View<'_>| {
@@ -124,7 +131,9 @@ pub async fn list(
         let page = api.driver.query(look).await?;
         let is_last = page.len() < most;
         after = page.last().and_then(|(_, name, _)| name.clone());
-        views.extend(page.into_iter().filter(|(is_within, ..)| *is_within).map(|(.., view)| view));
+        let is_wanted = |view: &StackView| status.as_ref().is_none_or(|status| view.status == *status);
+        let seen = page.into_iter().filter(|(is_within, ..)| *is_within).map(|(.., view)| view);
+        views.extend(seen.filter(is_wanted));
         if is_last || views.len() >= limit {
             break;
         }

@@ -22,6 +22,7 @@ mod files;
 mod flows;
 mod intents;
 mod operating;
+mod size;
 
 /// No resources: COMPLETE as soon as it is accepted.
 const EMPTY: &str = "\
@@ -64,6 +65,10 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::with(config()).await
+    }
+
+    async fn with(config: ApiConfig) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("muster.db");
         let store = Database::sqlite(&database, &folder.path().join("secrets.key")).unwrap();
@@ -85,7 +90,7 @@ impl World {
             runtime.block_on(engine.run(inbox, from_link));
         });
         let refused = RefusedPackets::default();
-        let config = ApiConfig { refused: refused.clone(), commits, arrivals, ..config() };
+        let config = ApiConfig { refused: refused.clone(), commits, arrivals, ..config };
         let reader = Reader::open(&Location::Sqlite(database.clone()), &key).unwrap();
         let socket = socket(folder.path().join("api.sock"));
         let api = serve(&socket, config, driver.clone(), reader, Arc::clone(&pki)).unwrap();

@@ -182,7 +182,19 @@ fn operators_work_in_a_browser() {
     browser.press("Search");
     eventually("the selector is refused", || (!browser.text("[role=alert]").is_empty()).then_some(()));
     browser.go(&fleet.url("/console/devices/web-1/br0?search=10.0.2"));
-    browser.until("1 of ");
+    browser.until("Entries 1 to 1.");
+    browser.go(&fleet.url("/console/nodes/web-1"));
+    browser.until("What was done last to these resources");
+    let jobs = browser.run(
+        "return [...document.querySelectorAll('main table')].find((it) => it.innerText.includes('Asked for by')).innerText",
+        &[],
+    );
+    let jobs = jobs.as_str().unwrap().to_owned();
+    assert!(
+        jobs.contains("base-web-1") && jobs.contains("site-web-1") && jobs.contains("COMPLETE"),
+        "{jobs}"
+    );
+    assert!(!jobs.contains("web-2"), "{jobs}");
     browser.go(&fleet.url("/console/trace"));
     browser.fill("#from", "web-1/br0:p1");
     browser.fill("#packet", "eth_type: ipv4, ipv4_dst: 10.0.2.7");

@@ -3,14 +3,14 @@
 use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
-use muster_api::flow::{DeviceView, FlowView};
+use muster_api::flow::{DeviceView, FlowView, one_line};
 use muster_front::{escaped, path};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{ROWS, node_link};
 use crate::client::Problem;
-use crate::frame::{Page, Section, badge, list, more, table, text};
+use crate::frame::{Page, Section, badge, cut_text, list, more, table, text};
 use crate::login::Visitor;
 
 /// The text to search for, and the begin of the page.
@@ -34,19 +34,13 @@ pub async fn show(
 async fn page(visitor: &Visitor, node: &str, bridge: &str, query: &DeviceQuery) -> Result<Page, Problem> {
     let at = path(["v1", "devices", node, bridge]);
     let device: DeviceView = visitor.api.get(&at).await?;
-    let flows: Vec<FlowView> = visitor.api.get(&format!("{at}/flows?foreign=true")).await?;
-    let all = flows.len();
-    let words = query.search.to_lowercase();
-    let found: Vec<(FlowView, Words)> = flows
-        .into_iter()
-        .map(|flow| {
-            let words = Words::of(&flow);
-            (flow, words)
-        })
-        .filter(|(_, text)| text.have(&words))
-        .collect();
     let here = path(["console", "devices", node, bridge]);
+    let search = escaped(&query.search);
+    // One more than is shown tells whether there is a next page.
+    let asked = format!("{at}/flows?foreign=true&limit={}&offset={}&search={search}", ROWS + 1, query.from);
+    let found: Vec<FlowView> = visitor.api.get(&asked).await?;
     let next = query.from.saturating_add(ROWS);
+    let shown = &found[..found.len().min(ROWS)];
     let content = html! {
         (list(&[
             ("Node", node_link(node)),
@@ -63,9 +57,12 @@ async fn page(visitor: &Visitor, node: &str, bridge: &str, query: &DeviceQuery) 
             }
             button { "Search" }
         }
-        p { (found.len()) " of " (all) " entries. Counters are those of the moment when the page was loaded." }
-        (entries(found.get(query.from..).unwrap_or_default()))
-        (more((found.len() > next).then(|| format!("{here}?search={}&from={next}", escaped(&query.search)))))
+        p {
+            @if !shown.is_empty() { "Entries " (query.from.saturating_add(1)) " to " (query.from.saturating_add(shown.len())) ". " }
+            "Counters are those of the moment when the page was loaded."
+        }
+        (entries(shown))
+        (more((found.len() > ROWS).then(|| format!("{here}?search={search}&from={next}"))))
     };
     Ok(Page {
         section: Section::Devices,
@@ -75,53 +72,14 @@ async fn page(visitor: &Visitor, node: &str, bridge: &str, query: &DeviceQuery) 
     })
 }
 
-/// An entry in the words of flow files.
-struct Words {
-    matches: String,
-    does: String,
-    line: String,
-}
-
-impl Words {
-    fn of(flow: &FlowView) -> Self {
-        let entry = &flow.entry;
-        let said = |parts: [&Option<Value>; 4]| {
-            parts.into_iter().flatten().map(one_line).collect::<Vec<_>>().join(" ")
-        };
-        let matches = said([&entry.selector, &entry.group, &entry.meter, &entry.text]);
-        let does = said([&entry.treatment, &entry.buckets, &entry.bands, &None]);
-        let line = [flow.state.as_str(), flow.owner.as_deref().unwrap_or_default(), &matches, &does]
-            .join(" ")
-            .to_lowercase();
-        Self { matches, does, line }
-    }
-
-    fn have(&self, searched: &str) -> bool {
-        searched.split_whitespace().all(|word| self.line.contains(word))
-    }
-}
-
-fn one_line(value: &Value) -> String {
-    match value {
-        Value::String(text) => text.clone(),
-        Value::Array(items) => items.iter().map(one_line).collect::<Vec<_>>().join(", "),
-        Value::Object(fields) => fields
-            .iter()
-            .map(|(key, value)| format!("{key}={}", one_line(value)))
-            .collect::<Vec<_>>()
-            .join(" "),
-        other => other.to_string(),
-    }
-}
-
-fn entries(found: &[(FlowView, Words)]) -> Markup {
+fn entries(found: &[FlowView]) -> Markup {
     let shown = |value: &Option<Value>| value.as_ref().map(one_line).unwrap_or_default();
-    let row = |(flow, words): &(FlowView, Words)| {
+    let row = |flow: &FlowView| {
         vec![
             text(shown(&flow.entry.table)),
             text(shown(&flow.entry.priority)),
-            text(&words.matches),
-            text(&words.does),
+            text(cut_text(&flow.entry.matches())),
+            text(cut_text(&flow.entry.does())),
             html! { (badge(&flow.state)) @if let Some(error) = &flow.error { " " (error) } },
             text(flow.owner.as_deref().unwrap_or_default()),
             text(flow.packets.map(|count| count.to_string()).unwrap_or_default()),
@@ -129,5 +87,5 @@ fn entries(found: &[(FlowView, Words)]) -> Markup {
         ]
     };
     let heads = ["Table", "Priority", "Matches", "Actions", "State", "Owner", "Packets", "Bytes"];
-    table("Entries", &heads, &found.iter().take(ROWS).map(row).collect::<Vec<_>>())
+    table("Entries", &heads, &found.iter().map(row).collect::<Vec<_>>())
 }

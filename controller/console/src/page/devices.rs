@@ -4,6 +4,7 @@ use axum::extract::Query;
 use axum::response::Response;
 use maud::{Markup, html};
 use muster_api::flow::DeviceView;
+use muster_front::escaped;
 use serde::Deserialize;
 
 use super::{ROWS, device_path};
@@ -15,16 +16,17 @@ use crate::login::Visitor;
 #[derive(Deserialize)]
 pub struct DevicesQuery {
     #[serde(default)]
-    from: usize,
+    after: String,
 }
 
 /// GET /console/devices
 pub async fn show(visitor: Visitor, Query(query): Query<DevicesQuery>) -> Response {
-    super::shown(&visitor, page(&visitor, query.from).await)
+    super::shown(&visitor, page(&visitor, &query.after).await)
 }
 
-async fn page(visitor: &Visitor, from: usize) -> Result<Page, Problem> {
-    let devices: Vec<DeviceView> = visitor.api.get("/v1/devices").await?;
+async fn page(visitor: &Visitor, after: &str) -> Result<Page, Problem> {
+    let devices: Vec<DeviceView> =
+        visitor.api.get(&format!("/v1/devices?limit={ROWS}&marker={}", escaped(after))).await?;
     let row = |device: &DeviceView| {
         vec![
             link(&device_path(&device.device), &device.device),
@@ -39,11 +41,11 @@ async fn page(visitor: &Visitor, from: usize) -> Result<Page, Problem> {
         ]
     };
     let heads = ["Device", "Agent", "Switch", "Entries", "Added", "Pending", "Failed", "Foreign", "Reason"];
-    let rows: Vec<Vec<Markup>> = devices.iter().skip(from).take(ROWS).map(row).collect();
-    let next = from.saturating_add(ROWS);
+    let rows: Vec<Vec<Markup>> = devices.iter().map(row).collect();
+    let next = devices.last().filter(|_| devices.len() == ROWS);
     let content = html! {
         (table("Devices by name", &heads, &rows))
-        (more((devices.len() > next).then(|| format!("/console/devices?from={next}"))))
+        (more(next.map(|last| format!("/console/devices?after={}", escaped(&last.device)))))
     };
     Ok(Page { section: Section::Devices, title: "Flow tables".to_owned(), is_live: true, content })
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{ROWS, device_path};
 use crate::client::Problem;
-use crate::frame::{Page, Section, badge, link, list, more, picture, table, text};
+use crate::frame::{Page, Section, badge, cut, cut_text, link, list, more, picture, table, text};
 use crate::login::Visitor;
 
 /// The text to search for, and the begin of the page.
@@ -19,8 +19,11 @@ pub struct IntentsQuery {
     #[serde(default)]
     search: String,
     #[serde(default)]
-    from: usize,
+    after: String,
 }
+
+/// The most bridges of the picture, those on the intent's way first.
+const DRAWN_MAX: usize = 300;
 
 /// GET /console/intents
 pub async fn show(visitor: Visitor, Query(query): Query<IntentsQuery>) -> Response {
@@ -28,11 +31,10 @@ pub async fn show(visitor: Visitor, Query(query): Query<IntentsQuery>) -> Respon
 }
 
 async fn page(visitor: &Visitor, query: &IntentsQuery) -> Result<Page, Problem> {
-    let intents: Vec<IntentRow> = visitor.api.get("/v1/intents").await?;
-    let has = |text: &str| text.contains(&query.search);
-    let found: Vec<&IntentRow> =
-        intents.iter().filter(|row| has(&row.key) || has(&row.state) || has(&row.owner)).collect();
-    let row = |row: &&IntentRow| {
+    let search = escaped(&query.search);
+    let asked = format!("/v1/intents?limit={ROWS}&search={search}&marker={}", escaped(&query.after));
+    let intents: Vec<IntentRow> = visitor.api.get(&asked).await?;
+    let row = |row: &IntentRow| {
         vec![
             link(&path(["console", "intents", &row.key]), &row.key),
             text(&row.kind),
@@ -42,8 +44,8 @@ async fn page(visitor: &Visitor, query: &IntentsQuery) -> Result<Page, Problem> 
             text(&row.reason),
         ]
     };
-    let rows: Vec<_> = found.iter().skip(query.from).take(ROWS).map(row).collect();
-    let next = query.from.saturating_add(ROWS);
+    let rows: Vec<_> = intents.iter().map(row).collect();
+    let next = intents.last().filter(|_| intents.len() == ROWS);
     let content = html! {
         form.search method="get" action="/console/intents" {
             div {
@@ -52,9 +54,8 @@ async fn page(visitor: &Visitor, query: &IntentsQuery) -> Result<Page, Problem> 
             }
             button { "Search" }
         }
-        p { (found.len()) " of " (intents.len()) " intents" }
         (table("Intents by key", &["Key", "Type", "State", "Owner", "Errors", "Reason"], &rows))
-        (more((found.len() > next).then(|| format!("/console/intents?search={}&from={next}", escaped(&query.search)))))
+        (more(next.map(|last| format!("/console/intents?search={search}&after={}", escaped(&last.key)))))
     };
     Ok(Page { section: Section::Intents, title: "Intents".to_owned(), is_live: true, content })
 }
@@ -66,7 +67,8 @@ pub async fn one(visitor: Visitor, Path(key): Path<String>) -> Response {
 
 async fn intent(visitor: &Visitor, key: &str) -> Result<Page, Problem> {
     let intent: IntentView = visitor.api.get(&path(["v1", "intents", key])).await?;
-    let network: TopologyView = visitor.api.get(&format!("/v1/topology?key={}", escaped(key))).await?;
+    let network: TopologyView =
+        visitor.api.get(&format!("/v1/topology?key={}&limit={DRAWN_MAX}", escaped(key))).await?;
     let rule = |rule: &IntentRule| {
         vec![
             link(&device_path(&rule.device), &rule.device),
@@ -77,7 +79,7 @@ async fn intent(visitor: &Visitor, key: &str) -> Result<Page, Problem> {
     };
     let moved = |moved: &Reroute| {
         let ways: Vec<String> = moved.before.iter().map(|way| way.join(" → ")).collect();
-        vec![text(&moved.why), text(format!("{:.3} s", moved.took)), text(ways.join("; "))]
+        vec![text(&moved.why), text(format!("{:.3} s", moved.took)), text(cut_text(&ways.join("; ")))]
     };
     let drawn = picture("Path of the intent", move || Picture::of(&network).svg()).await;
     let content = html! {
@@ -85,13 +87,14 @@ async fn intent(visitor: &Visitor, key: &str) -> Result<Page, Problem> {
             ("State", html! { (badge(&intent.state)) " " (intent.reason) }),
             ("Asked for", text(&intent.request)),
             ("Owner", text(intent.owner.as_deref().unwrap_or_default())),
-            ("Paths", text(intent.paths.iter().map(|way| way.join(" → ")).collect::<Vec<_>>().join("; "))),
+            ("Paths", text(cut_text(&intent.paths.iter().map(|way| way.join(" → ")).collect::<Vec<_>>().join("; ")))),
         ]))
         p { a href={ (path(["console", "intents", key])) "/verify" } { "Verify" } }
         h2 { "Path" }
         (drawn)
         h2 { "Rules" }
-        (table("Rules", &["Device", "Rule", "State", "Error"], &intent.entries.iter().map(rule).collect::<Vec<_>>()))
+        (table("Rules", &["Device", "Rule", "State", "Error"], &intent.entries.iter().take(10 * ROWS).map(rule).collect::<Vec<_>>()))
+        (cut(intent.entries.len(), 10 * ROWS))
         h2 { "Reroutes" }
         (table("The last reroutes, oldest first", &["Why", "Took", "Paths before"], &intent.history.iter().map(moved).collect::<Vec<_>>()))
     };

@@ -6,7 +6,9 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use muster_api::intent::TopologyView;
-use muster_api::node::{DiskView, DriftView, LinkFactsView, Maintenance, NodeResourceView, NodeView};
+use muster_api::node::{
+    DiskView, DriftView, LinkFactsView, Maintenance, NodeEventView, NodeResourceView, NodeView,
+};
 use muster_front::{escaped, path};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -14,9 +16,11 @@ use serde_json::{Map, Value};
 
 use super::{node_picture, stack_link};
 use crate::client::Problem;
-use crate::frame::{Page, Section, badge, cut, list, picture, table, text, when};
+use crate::frame::{Page, Section, badge, cut, cut_text, list, picture, table, text, when};
 use crate::login::Visitor;
 
+/// The most events of jobs that are shown, the newest.
+const JOBS_MAX: usize = 50;
 /// The most rows of drift on the page.
 const DRIFTS_MAX: usize = 500;
 
@@ -55,6 +59,8 @@ async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
     // As it told last: a page that is kept up to date asks no agent.
     let node: NodeView = api.get(&format!("{}?facts=true", path(["v1", "nodes", name]))).await?;
     let resources: Vec<NodeResourceView> = api.get(&path(["v1", "nodes", name, "resources"])).await?;
+    let jobs: Vec<NodeEventView> =
+        api.get(&format!("{}?limit={JOBS_MAX}", path(["v1", "nodes", name, "events"]))).await?;
     let drift: Vec<DriftView> = api.get(&format!("/v1/drift?node={}", escaped(name))).await?;
     let network: TopologyView = api.get(&format!("/v1/topology?node={}", escaped(name))).await?;
     let facts = node.facts.clone().map(Facts::of).transpose()?;
@@ -88,6 +94,8 @@ async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
         h2 { "Resources" }
         (resources_table(&resources))
         (cut(usize::try_from(node.resources).unwrap_or(usize::MAX), resources.len()))
+        h2 { "Last jobs" }
+        (jobs_table(&jobs))
         h2 { "Drift" }
         (drift_table(&drift))
         (cut(drift.len(), DRIFTS_MAX))
@@ -111,6 +119,21 @@ fn resources_table(resources: &[NodeResourceView]) -> Markup {
     };
     let heads = ["Stack", "Resource", "Type", "Last job", "Observed", "Waits", "Reason"];
     table("Resources of stacks here", &heads, &resources.iter().map(row).collect::<Vec<_>>())
+}
+
+fn jobs_table(jobs: &[NodeEventView]) -> Markup {
+    let row = |NodeEventView { stack, event }: &NodeEventView| {
+        vec![
+            when(&event.time),
+            stack_link(stack),
+            text(event.resource.as_deref().unwrap_or_default()),
+            html! { (text(&event.action)) " " (badge(&event.status)) },
+            text(cut_text(&event.reason)),
+            text(event.actor.as_deref().unwrap_or_default()),
+        ]
+    };
+    let heads = ["Time", "Stack", "Resource", "Job", "Outcome", "Asked for by"];
+    table("What was done last to these resources", &heads, &jobs.iter().map(row).collect::<Vec<_>>())
 }
 
 fn drift_table(drift: &[DriftView]) -> Markup {
@@ -142,11 +165,11 @@ fn links(links: &[LinkFactsView]) -> Markup {
             text(&link.name),
             text(if link.kind.is_empty() { &link.driver } else { &link.kind }),
             badge(state),
-            text(link.addresses.join(" ")),
+            text(cut_text(&link.addresses.join(" "))),
             text(link.mac.as_deref().unwrap_or_default()),
             text(link.mtu),
             text(link.speed.map(|speed| format!("{speed} Mbit/s")).unwrap_or_default()),
-            text(heard.join(", ")),
+            text(cut_text(&heard.join(", "))),
         ]
     };
     let heads = ["Interface", "Kind", "State", "Addresses", "MAC", "MTU", "Speed", "Neighbour"];
@@ -185,12 +208,12 @@ fn facts_list(facts: &Facts) -> Markup {
         other => other.to_string(),
     };
     let mut rows: Vec<(&str, Markup)> =
-        facts.others.iter().map(|(name, fact)| (&**name, text(value(fact)))).collect();
+        facts.others.iter().map(|(name, fact)| (&**name, text(cut_text(&value(fact))))).collect();
     let disks: Vec<String> = facts
         .disks
         .iter()
         .map(|disk| format!("{} {} GB {}", disk.name, disk.size / 1_000_000_000, disk.model))
         .collect();
-    rows.push(("disks", text(disks.join(", "))));
+    rows.push(("disks", text(cut_text(&disks.join(", ")))));
     list(&rows)
 }

@@ -20,10 +20,14 @@ pub async fn show(visitor: Visitor) -> Response {
 }
 
 async fn page(visitor: &Visitor) -> Result<Page, Problem> {
-    let stacks: Vec<StackRow> = visitor.api.get("/v1/stacks").await?;
-    let mut going: Vec<StackRow> = stacks.into_iter().filter(|stack| stack.status != "COMPLETE").collect();
     // A rollout that is under way is in a stack that is; an aborted one is in a stack that has failed.
-    going.sort_by_key(|stack| stack.status != "IN_PROGRESS");
+    let mut going: Vec<StackRow> = Vec::new();
+    for status in ["IN_PROGRESS", "FAILED"] {
+        let most = STACKS_MAX + 1 - going.len().min(STACKS_MAX);
+        going.extend(
+            visitor.api.get::<Vec<StackRow>>(&format!("/v1/stacks?status={status}&limit={most}")).await?,
+        );
+    }
     let mut views: Vec<StackView> = Vec::new();
     for stack in going.iter().take(STACKS_MAX) {
         match visitor.api.get::<StackView>(&path(["v1", "stacks", &stack.name])).await {
@@ -37,7 +41,7 @@ async fn page(visitor: &Visitor) -> Result<Page, Problem> {
     let content = html! {
         @if views.is_empty() { p { "No rollout is under way." } }
         @if going.len() > STACKS_MAX {
-            p.note { (going.len()) " stacks are under way or have failed: these are the rollouts of the first " (STACKS_MAX) "." }
+            p.note { "More stacks are under way or have failed: these are the rollouts of the first " (STACKS_MAX) "." }
         }
         @for stack in &views {
             section {

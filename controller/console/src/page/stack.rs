@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::stacks::progress;
 use super::{ROWS, node_link};
 use crate::client::Problem;
-use crate::frame::{Page, Section, badge, cut, list, picture, some, table, text, when};
+use crate::frame::{Page, Section, badge, cut, cut_text, list, picture, some, table, text, when};
 use crate::login::Visitor;
 
 /// With more resources than these, one box stands for all of a type.
@@ -94,7 +94,8 @@ async fn page(visitor: &Visitor, name: &str) -> Result<Page, Problem> {
         } @else {
             (visitor.button(&here, "check", "", "Check"))
         }
-        @for rollout in &stack.rollouts { (rollout_of(visitor, name, rollout)) }
+        @for rollout in stack.rollouts.iter().take(ROWS) { (rollout_of(visitor, name, rollout)) }
+        (cut(stack.rollouts.len(), ROWS))
         @if !failures.is_empty() { h2 { "Failures" } (failed(&failures)) }
         h2 { "What waits for what" }
         (waits(&waiting))
@@ -174,7 +175,7 @@ fn outputs(outputs: &[OutputView]) -> Markup {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        vec![text(&output.key), html! { code { (value) } }, text(&output.description)]
+        vec![text(&output.key), html! { code { (cut_text(&value)) } }, text(&output.description)]
     };
     let rows: Vec<_> = outputs.iter().take(10 * ROWS).map(row).collect();
     html! { (table("Outputs", &["Output", "Value", "Description"], &rows)) (cut(outputs.len(), 10 * ROWS)) }

@@ -18,9 +18,11 @@ use crate::client::Problem;
 use crate::frame::{Page, Section, badge, cut, errors, mark, table, text};
 use crate::login::Visitor;
 
+/// The most resources that are compared on the page.
+const SHOWN: usize = 5 * ROWS;
 /// The most properties of a resource that are compared on the page.
 const PROPERTIES_MAX: usize = 20;
-/// The largest template, in bytes, that a form shows: a page is no larger than 2 MB.
+/// The largest template, in bytes of HTML, that a form shows: a page is no larger than 2 MB.
 const TEMPLATE_MAX: usize = 1 << 20;
 
 /// GET /console/stacks/{stack}/update
@@ -101,7 +103,7 @@ fn with_ends_of(before: &str, sent: &str) -> String {
 
 /// The changes of the update, and the button that starts it.
 async fn compared(visitor: &Visitor, name: &str, template: &str, update: &Update, note: Markup) -> Response {
-    let at = path(["v1", "stacks", name, "preview"]);
+    let at = format!("{}?limit={}", path(["v1", "stacks", name, "preview"]), SHOWN + 1);
     match visitor.api.send::<PreviewView>(Method::POST, &at, &update.request).await {
         Ok(preview) => {
             let below =
@@ -119,7 +121,7 @@ fn refused(visitor: &Visitor, name: &str, template: &str, problem: &Problem) -> 
 fn page(visitor: &Visitor, name: &str, template: &str, below: &Markup) -> Page {
     let content = html! {
         p { "Of " (stack_link(name)) ". Files, environments and parameters stay as they are." }
-        @if template.len() > TEMPLATE_MAX {
+        @if escaped_len(template) > TEMPLATE_MAX {
             p.note { "The template is too large for a page: use " code { "muster stack template" } " and " code { "muster stack update" } "." }
         } @else {
             form.wide id="update" method="post" action={ (path(["console", "stacks", name])) "/update" } {
@@ -135,9 +137,19 @@ fn page(visitor: &Visitor, name: &str, template: &str, below: &Markup) -> Page {
     Page { section: Section::Stacks, title: format!("Update of {name}"), is_live: false, content }
 }
 
+/// The bytes of a text with its marks escaped.
+fn escaped_len(text: &str) -> usize {
+    let marks = |byte: &u8| matches!(byte, b'<' | b'>' | b'&' | b'"');
+    // The longest is `&quot;`.
+    text.len() + 5 * text.as_bytes().iter().filter(|byte| marks(byte)).count()
+}
+
 fn changes(preview: &PreviewView) -> Markup {
     let counts: BTreeMap<_, _> = preview.counts.iter().filter(|(_, count)| **count > 0).collect();
     let differ: Vec<&PreviewRow> = preview.resources.iter().filter(|row| row.change != "unchanged").collect();
+    let unchanged = counts.get(&"unchanged".to_owned()).map_or(0, |count| **count);
+    let changed =
+        usize::try_from(counts.values().map(|count| **count).sum::<u64>() - unchanged).unwrap_or(usize::MAX);
     let row = |row: &&PreviewRow| {
         vec![
             text(&row.name),
@@ -157,8 +169,8 @@ fn changes(preview: &PreviewView) -> Markup {
         }
         @for warning in &preview.warnings { p.note { (warning) } }
         (table("Resources that change", &["Resource", "Type", "Node", "Change", "Properties"],
-            &differ.iter().take(5 * ROWS).map(row).collect::<Vec<_>>()))
-        (cut(differ.len(), 5 * ROWS))
+            &differ.iter().take(SHOWN).map(row).collect::<Vec<_>>()))
+        (cut(changed.max(differ.len()), SHOWN))
     }
 }
 

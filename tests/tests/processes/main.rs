@@ -10,6 +10,7 @@ mod brokers;
 mod browser;
 mod certificates;
 mod console;
+mod console_neighbours;
 mod console_steering;
 mod content;
 mod contexts;

@@ -14,6 +14,8 @@ use crate::process::run;
 /// A network namespace; gone with the value.
 pub struct Namespace {
     name: String,
+    /// Processes of somebody else are in it, and stay.
+    is_others: bool,
 }
 
 impl Namespace {
@@ -27,13 +29,20 @@ impl Namespace {
         Self::named(format!("muster-{}-{number}", std::process::id()))
     }
 
+    /// The namespace that a process is in; it stays when the value goes.
+    pub fn of_process(pid: u32) -> Self {
+        let name = format!("muster-of-{pid}");
+        run(Command::new("ip").args(["netns", "attach", &name, &pid.to_string()]));
+        Self { name, is_others: true }
+    }
+
     /// A run that was killed leaves its namespaces behind, and its number goes to another process some day.
     fn named(name: String) -> Self {
         assert!(geteuid().is_root(), "these tests make network namespaces: run them as root");
         if Path::new("/run/netns").join(&name).exists() {
             run(Command::new("ip").args(["netns", "del", &name]));
         }
-        let namespace = Self { name };
+        let namespace = Self { name, is_others: false };
         namespace.add();
         namespace
     }
@@ -221,7 +230,8 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         // DHCP clients outlive the agent that started them. Nothing can be done about a failure, and the test's own
         // result counts.
-        let left = Command::new("ip").args(["netns", "pids", &self.name]).output();
+        let left =
+            Command::new("ip").args(["netns", "pids", &self.name]).output().ok().filter(|_| !self.is_others);
         let left = left.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
         for pid in left.unwrap_or_default().split_whitespace() {
             let _ = Command::new("kill").args(["-KILL", pid]).status();

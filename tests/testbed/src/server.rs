@@ -104,6 +104,12 @@ impl SystemdServer {
         Self(Server::up("systemd-server", name, &[]))
     }
 
+    /// The server's network, for programs of this machine that are to be on its loopback.
+    pub fn network(&self) -> Namespace {
+        let pid = self.verb("pid", &[]).expect(0).stdout;
+        Namespace::of_process(pid.trim().parse().expect("the script prints a number"))
+    }
+
     /// The server's `/run`, as this machine sees it.
     pub fn run(&self) -> PathBuf {
         let pid = self.verb("pid", &[]).expect(0).stdout;

@@ -22,6 +22,7 @@ pub type Connection = StreamOwned<ClientConnection, TcpStream>;
 pub struct Https {
     address: SocketAddr,
     tls: Arc<ClientConfig>,
+    is_plain: bool,
     /// The address of clients.
     from: IpAddr,
 }
@@ -40,7 +41,12 @@ impl Https {
             .with_root_certificates(roots)
             .with_no_client_auth();
         let address = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port);
-        Self { address, tls: Arc::new(tls), from: address.ip() }
+        Self { address, tls: Arc::new(tls), is_plain: false, from: address.ip() }
+    }
+
+    /// The same, which speaks HTTP without TLS.
+    pub fn without_tls(self) -> Self {
+        Self { is_plain: true, ..self }
     }
 
     /// The same for clients at another address of this machine.
@@ -69,6 +75,11 @@ impl Https {
 
     /// Sends these bytes, and reads until the connection ends.
     pub fn say(&self, bytes: &[u8]) -> Heard {
+        if self.is_plain {
+            let mut stream = self.tcp();
+            drop(stream.write_all(bytes));
+            return rest(stream);
+        }
         let mut connection = self.connect();
         // A server that refuses may do so before it has read all.
         drop(connection.write_all(bytes).and_then(|()| connection.flush()));
@@ -98,7 +109,7 @@ pub fn request(line: &str, headers: &str, body: &str) -> Vec<u8> {
 }
 
 /// Returns the bytes that come until the connection ends.
-pub fn rest(connection: Connection) -> Heard {
+pub fn rest(connection: impl std::io::Read) -> Heard {
     let mut heard = Vec::new();
     // Many end a refused connection without a farewell.
     drop(connection.take(ANSWER_MAX).read_to_end(&mut heard));

@@ -14,13 +14,18 @@ pub struct Target {
     pub agent: Agent,
     pub site: Site,
     pub https: Https,
+    /// ONOS's REST, over TLS.
+    pub onos: Https,
+    /// Heat's API, which is without TLS on this machine.
+    pub heat: Https,
 }
 
 impl Target {
     pub fn start() -> Self {
-        let (port, mut site) = (port(), Site::start());
+        let (ports, mut site) = ([port(), port(), port()], Site::start());
+        let [api, onos, heat] = ports;
         site.configure(&format!(
-            "[controller]\napi = '127.0.0.1:{port}'\n[limits]\napi_body = {BODY_MAX}\ntemplate = {}\n",
+            "[controller]\napi = '127.0.0.1:{api}'\nonos_api = '127.0.0.1:{onos}'\nheat_api = '127.0.0.1:{heat}'\n[limits]\napi_body = {BODY_MAX}\ntemplate = {}\n",
             BODY_MAX / 2
         ));
         site.kill();
@@ -28,8 +33,8 @@ impl Target {
         let agent = site.join("web-1");
         let template = site.file(&template_of_a_file("web-1", &agent.file("motd")));
         site.ok(&["stack", "create", "web", "-t", &template, "-P", "text=hello", "--wait"]);
-        let https = Https::new(port, &site.ca());
-        Self { agent, site, https }
+        let [https, onos, heat] = [api, onos, heat].map(|port| Https::new(port, &site.ca()));
+        Self { agent, site, https, onos, heat: heat.without_tls() }
     }
 
     /// A new user's token.

@@ -118,6 +118,9 @@ fn an_output_without_a_value_says_why_and_no_secret() {
         view.outputs.iter().zip(["want an index", "is text here", "as 'port'", "it has no '******'"])
     {
         assert!(output.value.is_null() && output.output_error.contains(part), "{output:?}");
-        assert!(!output.output_error.contains("s3cret") && !output.output_error.contains("420017"), "{output:?}");
+        assert!(
+            !output.output_error.contains("s3cret") && !output.output_error.contains("420017"),
+            "{output:?}"
+        );
     }
 }

@@ -1,6 +1,5 @@
 //! One connection to the controller at a time: MQTT 5 over TLS 1.3, packets sealed in a session of their own.
-//! Decides which of a site's controllers is tried next (of brokers, `shared/broker/src/lib.rs`), and after what silence
-//! the connection is over. `broker.rs` has what is different where a broker is in between.
+//! Decides after what silence the connection is over. `broker.rs` has what is different where a broker is in between.
 //!
 //! rumqttc's event loop lives as long as one connection: what it would carry over to the next one is not
 //! wanted, for the machine says everything again that is not acknowledged. Polling and publishing are two
@@ -12,50 +11,46 @@
 //! active: until then this one may only be busy. Heartbeats are enough for that, and MQTT's own pings, which
 //! rumqttc would send beside them, are not needed.
 //!
-//! Absent: when to connect again (`agent/core/src/reconnect.rs`), and whether the controller is obeyed
+//! Absent: which of a site's controllers is tried (`connection/greet.rs`), when to connect again
+//! (`agent/core/src/reconnect.rs`), and whether the controller is obeyed
 //! (`agent/core/src/connection.rs`).
+
+mod greet;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use futures_util::StreamExt as _;
-use futures_util::stream::FuturesUnordered;
 use muster_broker::BrokerError;
 use muster_shared::join::Address;
 use muster_shared::model::{Down, Up};
-use muster_shared::seal::{PacketError, Session, TAKES_AGAIN};
+use muster_shared::seal::{PacketError, Session};
 use muster_shared::segment::ResetReason;
 use muster_shared::{topic, wire};
+use rumqttc::Outgoing;
 use rumqttc::v5::mqttbytes::QoS;
-use rumqttc::v5::mqttbytes::v5::{ConnAck, ConnectReturnCode, Packet, SubAck, SubscribeReasonCode};
-use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
-use rumqttc::{NetworkOptions, Outgoing, TlsConfiguration, Transport};
+use rumqttc::v5::mqttbytes::v5::{ConnectReturnCode, Packet, SubAck, SubscribeReasonCode};
+use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop};
 use rustls::ClientConfig;
 use thiserror::Error;
-use tokio::net::lookup_host;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use crate::broker::{self, Line, ThroughBroker, Way};
-use crate::clock::{since_boot, wrong_clock};
+use greet::greet_known;
+pub use greet::{greet, resolve};
+
+use crate::broker::{Line, ThroughBroker, Way};
+use crate::clock::since_boot;
 use crate::identity::Identity;
-use crate::referral;
 use crate::seal::NodeSeal;
 use crate::tls;
 
-/// For TCP, TLS and MQTT's own greeting with one address.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// The time that the controller is told: after one and a half of it without a packet it takes this server for gone. A
-/// second longer than
-/// heartbeats are apart by default, so that nothing else is said where those go out.
+/// second longer than heartbeats are apart by default, so that nothing else is said where those go out.
 pub(crate) const KEEP_ALIVE: Duration = Duration::from_secs(61);
 /// After so long without a packet the controller is gone: an answer to what was said last is missing for a minute then.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(120);
-/// rumqttc pings each time this has passed, whatever else is sent, and announces it cut to 16 bits: so this is announced as
-/// [`KEEP_ALIVE`], and pings are 18 hours apart.
-const PING_EVERY: Duration = Duration::from_secs(KEEP_ALIVE.as_secs() + (1 << 16));
 /// Publishes on their way; rumqttc keeps a slot for each.
 pub(crate) const INFLIGHT_MAX: u16 = 16;
 /// rumqttc's own queue: packets of 256 KiB, so that few of them wait in memory.
@@ -68,9 +63,6 @@ const OUTBOX_MAX: usize = 128 * 1024;
 const BATCH_MAX: usize = 4096;
 /// Packets from the controller that wait for the machine; more wait in the socket.
 const INBOX_MAX: usize = 16;
-/// The next address has its turn when the one before has not answered for so long: longer than a controller takes that
-/// has all its agents coming at once.
-const NEXT_AFTER: Duration = Duration::from_secs(3);
 /// After so long without an answer to a packet the site's other controllers are asked whether one of them is active;
 /// again after twice that, and so on.
 const LOOK_AFTER: Duration = Duration::from_secs(3);
@@ -186,7 +178,7 @@ impl LinkError {
 }
 
 impl LinkError {
-    /// Which of several addresses' answers counts, for the highest does.
+    /// The weight of the error beside those of other addresses: the one with the highest is told.
     fn rank(&self) -> u8 {
         match self {
             // Only a controller that is active answers so.
@@ -461,20 +453,6 @@ impl Mqtt {
     }
 }
 
-/// Connects to the first address that works, and asks for the subscription.
-///
-/// # Errors
-/// None works: why the last one does not.
-pub async fn greet(peer: &Peer) -> Result<(Mqtt, String), LinkError> {
-    if let Some(through) = &peer.broker {
-        let (client, way) = broker::greet(peer, through).await?;
-        let address = way.address();
-        return Ok((Mqtt { client, events: Events::Broker(way), takes_again: false }, address));
-    }
-    let (mqtt, _, remote) = greet_any(peer).await?;
-    Ok((mqtt, remote))
-}
-
 /// Waits until another controller than the one that does not answer is found to be active: where.
 async fn look_around(others: &Peer, unanswered: Option<Instant>) -> Address {
     let Some(since) = unanswered.filter(|_| !others.addresses.is_empty()) else {
@@ -490,121 +468,6 @@ async fn look_around(others: &Peer, unanswered: Option<Instant>) -> Address {
         pause = (pause * 2).min(LOOK_MAX);
         sleep(pause).await;
     }
-}
-
-/// Connects to the first controller that lets this node in: at which address, and which number that has. Where all that
-/// answer stand by, the one that they name is tried: this node may have been away when it came.
-async fn greet_any(peer: &Peer) -> Result<(Mqtt, Address, String), LinkError> {
-    let number = match greet_known(peer).await {
-        Err(LinkError::StandsBy(number)) => number,
-        other => return other,
-    };
-    match timeout(CONNECT_WITHIN, referral::ask(peer, number)).await {
-        Ok(Ok(Some(active))) if !peer.addresses.contains(&active) => greet_at(peer, &active).await,
-        _ => Err(LinkError::StandsBy(number)),
-    }
-}
-
-/// The same without the one that a standby names.
-async fn greet_known(peer: &Peer) -> Result<(Mqtt, Address, String), LinkError> {
-    let mut last = LinkError::Closed;
-    let mut waiting = peer.addresses.iter();
-    let mut trying = FuturesUnordered::new();
-    loop {
-        let next = waiting.next();
-        let is_last = next.is_none();
-        trying.extend(next.map(|address| greet_at(peer, address)));
-        let answer = match is_last {
-            true => trying.next().await,
-            // A controller that hangs does not keep the agent from its standby.
-            false => timeout(NEXT_AFTER, trying.next()).await.unwrap_or(None),
-        };
-        match answer {
-            Some(Ok(greeted)) => return Ok(greeted),
-            // The active controller's answer counts more than a standby's, and that more than none.
-            Some(Err(error)) if last.rank() <= error.rank() => last = error,
-            Some(Err(_)) => {}
-            None if is_last => return Err(last),
-            None => {}
-        }
-    }
-}
-
-/// Tries every number of an address, one after the other.
-async fn greet_at(peer: &Peer, address: &Address) -> Result<(Mqtt, Address, String), LinkError> {
-    let mut last = LinkError::Closed;
-    for number in resolve(address).await? {
-        let unreachable =
-            |why, expired, busy| LinkError::Unreachable { address: number.to_string(), why, expired, busy };
-        let error = match timeout(CONNECT_WITHIN, greet_one(peer, address, number)).await {
-            Ok(Ok(mqtt)) => return Ok((mqtt, address.clone(), number.ip().to_string())),
-            Ok(Err(error)) if error.is_not_let_in() => LinkError::NotLetIn(number.to_string()),
-            Ok(Err(error)) if error.is_elsewhere() => LinkError::StandsBy(number),
-            Ok(Err(error)) => {
-                let (expired, busy) = (error.is_expired(), error.is_busy());
-                let why = match error {
-                    LinkError::Lost(source) => wrong_clock(&*source).unwrap_or_else(|| source.to_string()),
-                    error => error.to_string(),
-                };
-                unreachable(why, expired, busy)
-            }
-            Err(_) => unreachable("no answer".into(), false, false),
-        };
-        if last.rank() <= error.rank() {
-            last = error;
-        }
-    }
-    Err(last)
-}
-
-/// Every number of an address.
-///
-/// # Errors
-/// [`LinkError::Unresolved`].
-pub async fn resolve(address: &Address) -> Result<Vec<SocketAddr>, LinkError> {
-    let unresolved = |why: String| LinkError::Unresolved { address: address.to_string(), why };
-    let found = timeout(CONNECT_WITHIN, lookup_host((address.host(), address.port()))).await;
-    match found {
-        Ok(Ok(numbers)) => Ok(numbers.collect()),
-        Ok(Err(error)) => Err(unresolved(error.to_string())),
-        Err(_) => Err(unresolved("no answer".into())),
-    }
-}
-
-async fn greet_one(peer: &Peer, address: &Address, number: SocketAddr) -> Result<Mqtt, LinkError> {
-    let mut options = MqttOptions::new(&peer.id, number.ip().to_string(), number.port());
-    options.set_transport(Transport::tls_with_config(TlsConfiguration::Rustls(Arc::clone(&peer.tls))));
-    options.set_keep_alive(PING_EVERY);
-    options.set_connection_timeout(CONNECT_WITHIN.as_secs());
-    options.set_outgoing_inflight_upper_limit(INFLIGHT_MAX);
-    options.set_max_packet_size(Some(PACKET_MAX));
-    let mut network = NetworkOptions::new();
-    network.set_tcp_nodelay(true);
-    options.set_network_options(network);
-    let (client, mut events) = AsyncClient::new(options, REQUESTS_MAX);
-    loop {
-        match events.poll().await.map_err(|error| LinkError::Lost(Box::new(error)))? {
-            Event::Incoming(Packet::ConnAck(ack)) if ack.code == ConnectReturnCode::Success => {
-                // TCP loses nothing, and the seal counts packets: an acknowledgement of each would only cost a write.
-                if client.try_subscribe(&peer.down, QoS::AtMostOnce).is_err() {
-                    return Err(LinkError::Closed);
-                }
-                let events = Events::Direct {
-                    events: Box::new(events),
-                    heard: Instant::now(),
-                    unanswered: None,
-                    others: peer.without(address),
-                };
-                return Ok(Mqtt { client, events, takes_again: takes_again(&ack) });
-            }
-            Event::Incoming(_) | Event::Outgoing(_) => {}
-        }
-    }
-}
-
-fn takes_again(ack: &ConnAck) -> bool {
-    let said = ack.properties.iter().flat_map(|properties| &properties.user_properties);
-    said.into_iter().any(|(key, value)| (key.as_str(), value.as_str()) == TAKES_AGAIN)
 }
 
 fn subscribed(ack: &SubAck) -> Result<(), LinkError> {

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use muster_agent_link::Identity;
 use muster_shared::finding::Finding;
-use muster_shared::finding::firewall::{Hook, Interface, Listing, Loaded, Packet, Verdict};
+use muster_shared::finding::firewall::{Hook, Interface, Listing, Loaded, Packet, Verdict, unlisted};
 use muster_shared::join::Address;
 use nix::unistd::geteuid;
 use tokio::io::AsyncReadExt as _;
@@ -57,16 +57,11 @@ pub async fn check(identity: Option<&Identity>, first: &[Address]) -> Vec<Findin
     }
     let loaded = Loaded::find(|path| Path::new(path).exists(), |path| fs::read_to_string(path).ok());
     let Some(listing) = Listing::read(loaded, ask).await else {
-        return vec![Finding::warning(
-            CHECK,
-            "the kernel filters packets, and its rules cannot be listed",
-            "apt install nftables (or iptables, or with dnf), and run this command again",
-        )];
+        return vec![unlisted(CHECK)];
     };
     let judged = silent.into_iter().map(|(name, number, _)| {
         let packet = packet(number);
-        let answer = packet.answer();
-        let [there, back] = [&packet, &answer].map(|packet| listing.rules(packet).verdict(packet));
+        let [there, back] = listing.both_ways(&packet);
         finding(&name, number, there, back)
     });
     match reached.is_empty() {
@@ -79,7 +74,7 @@ pub async fn check(identity: Option<&Identity>, first: &[Address]) -> Vec<Findin
 /// The first packet of a connection to this number, by the route that it takes now.
 fn packet(number: SocketAddr) -> Packet {
     let source = source(number);
-    // What is for this server itself goes over loopback.
+    // Packets for this server itself go over loopback.
     let interface = match source {
         Some(own) if own == number.ip() => Some("lo".to_owned()),
         Some(own) => link_with(own),

@@ -106,7 +106,7 @@ pub struct NodeResourceView {
     pub resource: ResourceView,
 }
 
-/// What happened to a resource on a node.
+/// An event of a resource on a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default)]
 pub struct NodeEventView {

@@ -294,7 +294,7 @@ pub struct Topology {
     /// The most bridges in the answer, by name, with the links between them and their hosts; those on the way of the
     /// intent of `key` come first. All, if it is absent.
     pub limit: Option<usize>,
-    /// The bridge that the page begins after, `node/bridge`.
+    /// The bridge that the page begins after, `node/bridge`. Not with `key`.
     pub marker: Option<String>,
 }
 

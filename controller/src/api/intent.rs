@@ -197,6 +197,12 @@ pub async fn topology(
 ) -> Result<Json<TopologyView>, ApiError> {
     let Topology { intents, key, node, datapath_id, limit, marker } = query(asked)?;
     let (is_page, limit) = (limit.is_some() || marker.is_some(), super::limit(limit)?);
+    let (has_key, has_marker) = (key.is_some(), marker.is_some());
+    if has_key && has_marker {
+        return Err(ApiError::invalid(
+            "marker: bridges on the way of `key` come first, so there is no next page",
+        ));
+    }
     let datapath_id = datapath_id.as_deref().map(datapath).transpose()?;
     if !api.scope.is_whole() {
         let scope = api.scope.clone();
@@ -242,7 +248,7 @@ pub async fn topology(
             around(&mut network, |device| bridges.contains(device));
         }
         if is_page {
-            page(&mut network, limit, marker.as_deref());
+            page(&mut network, limit, marker.as_deref(), has_key);
         }
         Ok(Json(network))
     };
@@ -266,14 +272,14 @@ fn around(network: &mut TopologyView, is_there: impl Fn(&str) -> bool) {
     network.hosts.retain(|host| is_there(&host.location.device));
 }
 
-/// Leaves so many bridges after the marker, with the links between them and their hosts. Bridges on the ways come first.
-fn page(network: &mut TopologyView, limit: usize, marker: Option<&str>) {
+/// Leaves so many bridges after the marker, by name, with the links between them and their hosts. Those on the way of
+/// one intent come first, if `way_first`.
+fn page(network: &mut TopologyView, limit: usize, marker: Option<&str>, way_first: bool) {
     network.devices.retain(|bridge| marker.is_none_or(|marker| *bridge.device > *marker));
     let ends = network.intents.iter().flat_map(|way| &way.links);
     let on_way: BTreeSet<String> =
         ends.flat_map(|link| [&link.from.device, &link.to.device]).cloned().collect();
-    // The whole network has the ways of many intents, and is paged by name alone.
-    let is_first = |bridge: &BridgeView| network.intents.len() == 1 && on_way.contains(&bridge.device);
+    let is_first = |bridge: &BridgeView| way_first && on_way.contains(&bridge.device);
     network.devices.sort_by_cached_key(|bridge| (!is_first(bridge), bridge.device.clone()));
     network.devices.truncate(limit);
     let shown: BTreeSet<&str> = network.devices.iter().map(|bridge| &*bridge.device).collect();

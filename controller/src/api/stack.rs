@@ -100,7 +100,7 @@ fn begun(action: &str, answer: Answer) -> Result<Accepted, ApiError> {
     Ok((StatusCode::ACCEPTED, Json(Begun { name, id, action, traversal, revision, warnings })))
 }
 
-/// How the last operation of a stack may stand.
+/// The statuses of a stack's last operation.
 const STATUSES: [&str; 3] = ["IN_PROGRESS", "COMPLETE", "FAILED"];
 
 /// GET /v1/stacks

@@ -16,7 +16,7 @@ use muster_shared::{MonoTime, NodeId};
 
 use super::reason::{Reason, Refusal};
 
-/// How often all nodes are looked at for what is too old. The table has them all, and a look takes a millisecond
+/// The time between two looks at all nodes for secrets that are too old. The table has them all, and a look takes a millisecond
 /// for 100,000.
 const LOOK_EVERY: Duration = Duration::from_secs(3600);
 

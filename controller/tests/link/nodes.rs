@@ -368,7 +368,7 @@ async fn publishes_on_their_way_are_at_most_the_clients_receive_maximum() {
     }
 }
 
-/// What a packet came to leaves with its acknowledgement, which does not wait for ever.
+/// An answer leaves together with the acknowledgement of its packet, which does not wait for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn packets_are_acknowledged_in_order_with_or_without_answer() {
     let mut world = World::start().await;

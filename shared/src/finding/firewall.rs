@@ -14,7 +14,7 @@ mod listing;
 mod nft;
 mod packet;
 
-pub use listing::{Listing, Loaded};
+pub use listing::{Listing, Loaded, unlisted};
 pub use packet::{Hook, Interface, Packet};
 
 use std::collections::BTreeMap;

@@ -16,9 +16,9 @@ use super::session::Keys;
 use super::{PacketError, Seal, VERSION};
 use crate::MonoTime;
 
-/// Sessions in a row without agreements of fresh keys: what is stolen from a process's memory is of use for so many.
+/// Sessions in a row without agreements of fresh keys: a secret stolen from a process's memory is of use for so many.
 const SESSIONS_MAX: u8 = 64;
-/// What is stolen from a process's memory is of use for so long. A ticket of TLS lasts as long, and where TLS is not
+/// The time for which a secret stolen from a process's memory is of use. A ticket of TLS lasts as long, and where TLS is not
 /// resumed either, these agreements are a small part of a connection.
 const AGE_MAX: Duration = Duration::from_secs(12 * 3600);
 

@@ -34,7 +34,7 @@ pub struct ControllerEnd {
     current: Option<Greeted>,
     /// Boxed, since it is there for a moment only.
     answered: Option<Box<Greeted>>,
-    /// What the node's last session has left.
+    /// The secret that the node's last session has left.
     again: Option<Again>,
     /// Sessions leave something for the next one.
     leaves: bool,

@@ -65,7 +65,7 @@ pub(super) fn kind_of(packet: &[u8]) -> Result<Kind, PacketError> {
 /// A greeting that waits for its answer. Dropping it forgets the fresh key.
 pub struct Greeting {
     fresh: Pair,
-    /// What the session before has left.
+    /// The secret that the session before has left.
     again: Option<Again>,
     /// This session leaves something for the next one.
     leaves: bool,

@@ -426,7 +426,7 @@ fn sessions_follow_each_other_without_agreements() {
     );
 }
 
-/// What one side has lost or used, or never had, costs agreements and nothing else.
+/// A secret that one side has lost or used, or never had, costs agreements and nothing else.
 #[test]
 fn a_session_that_left_nothing_is_followed_by_a_whole_one() {
     let kept = |end: &mut ControllerEnd| end.take_again(NOW);

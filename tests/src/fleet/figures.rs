@@ -181,7 +181,7 @@ impl Figures {
         at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
     }
 
-    /// Of all seconds, the one with most jobs.
+    /// The second with most jobs.
     pub fn most_in_a_second(&self) -> u64 {
         self.taken().each_second.values().copied().max().unwrap_or(0)
     }

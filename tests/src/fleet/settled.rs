@@ -18,7 +18,7 @@ impl Settled {
         *newest = (*newest).max((key.generation, key.attempt));
     }
 
-    /// What is wrong with a job that comes.
+    /// Says what is wrong with a job that comes.
     pub fn violation(&self, job: &ReportKey) -> Option<String> {
         let (generation, attempt) = self.0.get(&job.resource)?;
         ((job.generation, job.attempt) <= (*generation, *attempt)).then(|| {

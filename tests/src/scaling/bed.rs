@@ -52,7 +52,7 @@ struct Node {
     connection: Option<u64>,
     inbox: VecDeque<Input>,
     jobs: u64,
-    /// What its last session has left, to it and to the controller.
+    /// The secrets that the last session has left, to the node and to the controller.
     left: (Option<Again>, Option<Again>),
 }
 

@@ -264,7 +264,7 @@ impl World {
         None
     }
 
-    /// What sessions leave for each other: the controller keeps it where a session has begun. Counts those that follow
+    /// The secrets that sessions leave for each other: the controller keeps it where a session has begun. Counts those that follow
     /// another one, and those that were to.
     fn follows(&mut self, number: u64, way: Way, packet: &[u8], taken: &Taken) {
         let kind = |packet: &[u8]| packet.get(1).copied();

@@ -20,7 +20,7 @@ struct Door<'a> {
     /// Before each path of the source.
     prefix: &'static str,
     source: &'static str,
-    /// What stands in a path for what is really there.
+    /// The names that paths need, and those of things that are really there.
     named: Vec<(&'static str, String)>,
     /// A request that an operator makes, and that changes something.
     honest: (&'static str, Value),
@@ -68,7 +68,7 @@ impl Door<'_> {
         self.wire.ask(line, &format!("content-type: application/json\r\n{headers}"), body)
     }
 
-    /// Nobody's fault but the client's, or what is not there.
+    /// Whether the request is refused as the client's own fault, or as one that is not served.
     fn is_refused(heard: &Heard) -> bool {
         (400..500).contains(&heard.status()) || heard.status() == 501
     }

@@ -211,7 +211,7 @@ fn overclouds(out: &mut String) {
     );
 }
 
-/// How many outputs a real Heat gave to that overcloud.
+/// The number of outputs that a real Heat gave to that overcloud.
 fn outputs_of_heat(tree: &str) -> String {
     let recorded = root().join(format!("tests/overcloud/outputs/{tree}.json.xz"));
     let unpacked = Command::new("xz").arg("-dc").arg(&recorded).output().unwrap();

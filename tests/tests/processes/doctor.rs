@@ -37,7 +37,7 @@ impl Diagnosis {
         self
     }
 
-    /// What to do about the worst finding of the check.
+    /// The remedy of the check's worst finding.
     #[track_caller]
     pub fn remedy(&self, check: &str) -> String {
         let of_check = |state: &str| {

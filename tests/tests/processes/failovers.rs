@@ -161,7 +161,7 @@ struct Load {
 }
 
 impl Load {
-    /// All files are there.
+    /// Starts the fleet, and creates its files.
     fn start(controllers: &Controllers) -> Self {
         let (first, dir) = (&controllers.all[0], TempDir::new().unwrap());
         let uses = AGENTS.to_string();
@@ -183,12 +183,12 @@ impl Load {
         Self { fleet, template, _dir: dir }
     }
 
-    /// All files are to change.
+    /// Asks for a change of all files.
     fn update(&self, site: &Site, word: &str) {
         site.ok(&["stack", "update", "load", "-t", &self.template, "-P", &format!("word={word}")]);
     }
 
-    /// All files have changed; returns the jobs of the best second.
+    /// Waits until all files have changed; returns the jobs of the best second.
     fn end(mut self, site: &Site) -> u64 {
         crate::layers::until_complete(site, "load");
         let status = self.fleet.stop();

@@ -18,7 +18,7 @@ fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("heat-import").join(name)
 }
 
-/// One answer of a real Heat (`tests/heat-import/record`).
+/// An answer of a real Heat (`tests/heat-import/record`).
 #[derive(Clone, Deserialize)]
 struct RecordedAnswer {
     path: String,

@@ -17,7 +17,7 @@ const HEAD: &str = "set -eux\ntrap 'kill $(jobs -p) 2>/dev/null; wait' EXIT\n";
 const WORDS_A_MINUTE: usize = 150;
 const MINUTES: usize = 10;
 
-/// Where the user looks at the console: after the block with the first words, the script waits for the browser.
+/// The points at which the user looks at the console: after the block with the first words, the script waits for the browser.
 const STOPS: [(&str, &str); 3] =
     [("me.token", "token"), ("muster stack graph three", "waits"), ("muster audit", "audit")];
 

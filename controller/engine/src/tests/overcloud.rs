@@ -41,7 +41,7 @@ struct Overcloud {
     name: &'static str,
     /// The environments for servers that are installed.
     deployed: &'static [&'static str],
-    /// How many servers each role has.
+    /// The number of servers of each role.
     scale: &'static str,
 }
 
@@ -218,7 +218,7 @@ fn runs(overcloud: &Overcloud, wanted: &Ran) {
     println!("{}: {} resources made by {} jobs", overcloud.name, wanted.resources, wanted.jobs);
 }
 
-/// What is to come of an overcloud that configures its servers.
+/// The outcome that is wanted of an overcloud that configures its servers.
 struct Ran {
     resources: usize,
     jobs: usize,

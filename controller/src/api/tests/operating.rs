@@ -488,6 +488,7 @@ async fn lists_come_in_pages() {
         "/v1/stacks?limit=0",
         "/v1/nodes?limit=0",
         "/v1/nodes?marker=UPPER",
+        "/v1/topology?key=a&marker=web-a/br0",
         "/v1/stacks/rows/resources?limit=-1",
     ] {
         assert_eq!(world.get(path).await.0, 400, "{path}");

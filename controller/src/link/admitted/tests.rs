@@ -30,7 +30,7 @@ impl Bench {
         Seal::new(mine, theirs, &"lab".parse::<SiteId>().unwrap(), &self.node)
     }
 
-    /// What a session of a node with this key leaves at this time, to both sides.
+    /// The secrets that a session of a node with this key leaves at this time, to both sides.
     fn session(&self, key: u8, now: MonoTime, before: (Option<Again>, Option<Again>)) -> (Again, Again) {
         let (mine, of_controller) = before;
         let node = self.seal_of(&secret(key), &self.controller.public());
@@ -83,7 +83,7 @@ fn a_seal_is_kept_until_the_key_changes() {
     assert!(!Arc::ptr_eq(&first, &seal(&old)));
 }
 
-/// What a session has left is there for the next one of that key, once; and until the node's key goes.
+/// The secret that a session has left is there for the next one of that key, once; and until the node's key goes.
 #[test]
 fn what_a_session_leaves_goes_with_the_key() {
     type Between = fn(&Bench);

@@ -4,14 +4,16 @@
 
 use serde_json::Value;
 
-use super::{Packet, Rules, iptables, nft};
+use crate::finding::Finding;
+
+use super::{Packet, Rules, Verdict, iptables, nft};
 
 /// Both programs that save rules of iptables, as nftables and as itself.
 const OF_NFT: [(&str, &str); 2] = [("iptables", "iptables-nft-save"), ("ip6tables", "ip6tables-nft-save")];
 const LEGACY: [(&str, &str); 2] =
     [("iptables-legacy", "iptables-legacy-save"), ("ip6tables-legacy", "ip6tables-legacy-save")];
 
-/// Where the kernel lists the filter tables of iptables itself, of IPv4 and of IPv6.
+/// The files in which the kernel lists the filter tables of iptables itself, of IPv4 and of IPv6.
 const LEGACY_TABLES: [&str; 2] = ["/proc/net/ip_tables_names", "/proc/net/ip6_tables_names"];
 /// Present while the kernel has loaded nftables as a module.
 const MODULE: &str = "/sys/module/nf_tables";
@@ -52,11 +54,20 @@ impl Loaded {
     }
 }
 
-/// What the programs have listed.
+/// The programs that list the rules are not there, or fail.
+pub fn unlisted(check: &'static str) -> Finding {
+    Finding::warning(
+        check,
+        "the kernel filters packets, and its rules cannot be listed",
+        "apt install nftables (or iptables, or with dnf), and run this command again",
+    )
+}
+
+/// The rules as the programs have listed them.
 #[derive(Clone, Debug, Default)]
 pub struct Listing {
     nft: Vec<Value>,
-    /// What to call to change them, and the text.
+    /// The program that changes them, and the text.
     iptables: Vec<(&'static str, String)>,
 }
 
@@ -103,8 +114,13 @@ impl Listing {
         Some(listing)
     }
 
+    /// The fates of a connection's first packet, and of what answers it.
+    pub fn both_ways(&self, packet: &Packet) -> [Verdict; 2] {
+        [packet, &packet.answer()].map(|packet| self.rules(packet).verdict(packet))
+    }
+
     /// The rules, judged for a packet.
-    pub fn rules(&self, packet: &Packet) -> Rules {
+    fn rules(&self, packet: &Packet) -> Rules {
         let mut rules = Rules::default();
         for listing in &self.nft {
             rules.add(nft::chains(listing, packet));

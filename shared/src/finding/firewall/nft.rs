@@ -116,14 +116,14 @@ struct Of<'a> {
     table: &'a str,
 }
 
-/// What a rule compares.
+/// The field of a packet that a rule compares.
 enum Field {
     Port(Option<u16>),
     Address(Option<IpAddr>),
     /// The name of an interface, at this hook.
     Interface(Hook),
     State,
-    /// One of these words.
+    /// The field has one of these words.
     Word(&'static [&'static str]),
     /// The packet has no such field: it is of another protocol.
     Absent,

@@ -311,7 +311,7 @@ fn programs_are_asked_for_what_is_loaded() {
     let release = ("/proc/sys/kernel/osrelease", "6.1\n");
     let module = ("/lib/modules/6.1/kernel/net/netfilter/nf_tables.ko.xz", "");
     let nftables = find(&[release, module, ("/sys/module/nf_tables", "")]);
-    let verdict = |listing: Option<Listing>| listing.unwrap().rules(&incoming()).verdict(&incoming());
+    let verdict = |listing: Option<Listing>| listing.unwrap().both_ways(&incoming())[0].clone();
     let remedy = "nft insert rule ip filter INPUT tcp dport 8883 accept";
     refused(&verdict(read(nftables, false, true)), "ip filter INPUT", remedy);
     // A module that is not loaded filters nothing. Where there is none, nftables may be part of the kernel.

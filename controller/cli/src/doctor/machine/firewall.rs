@@ -10,7 +10,7 @@ use std::path::Path;
 
 use muster_api::site::AgentCounts;
 use muster_shared::finding::Finding;
-use muster_shared::finding::firewall::{Hook, Interface, Listing, Loaded, Packet, Verdict};
+use muster_shared::finding::firewall::{Hook, Interface, Listing, Loaded, Packet, Verdict, unlisted};
 use nix::unistd::geteuid;
 
 use super::program::ask;
@@ -22,7 +22,7 @@ const DIRECTORIES: [&str; 3] = ["/usr/sbin", "/sbin", "/usr/bin"];
 /// An address where the controller listens.
 #[derive(Clone, Debug)]
 pub struct Door {
-    /// Those who connect there, such as "agents".
+    /// The clients that connect there, such as "agents".
     pub who: &'static str,
     pub address: SocketAddr,
     /// Agents come here, so that those that are online tell whether it is open.
@@ -43,11 +43,7 @@ pub async fn check(doors: &[Door], agents: Option<AgentCounts>) -> Vec<Finding> 
     };
     let loaded = Loaded::find(|path| Path::new(path).exists(), |path| fs::read_to_string(path).ok());
     let Some(listing) = Listing::read(loaded, asked).await else {
-        return vec![Finding::warning(
-            CHECK,
-            "the kernel filters packets, and its rules cannot be listed",
-            "apt install nftables (or iptables, or with dnf), and run this command again",
-        )];
+        return vec![unlisted(CHECK)];
     };
     doors.into_iter().map(|door| finding(door, &worst(&listing, door.address), agents)).collect()
 }
@@ -65,8 +61,7 @@ fn worst(listing: &Listing, address: SocketAddr) -> Verdict {
         destination_port: Some(address.port()),
         is_new: true,
     };
-    let answer = packet.answer();
-    let [there, back] = [&packet, &answer].map(|packet| listing.rules(packet).verdict(packet));
+    let [there, back] = listing.both_ways(&packet);
     match (there, back) {
         (there @ Verdict::Refused { .. }, _) => there,
         (_, back @ Verdict::Refused { .. }) => back,
@@ -87,7 +82,7 @@ fn finding(door: &Door, verdict: &Verdict, agents: Option<AgentCounts>) -> Findi
                 format!("{rule} refuses {who} at TCP port {port} of this machine"),
                 format!("{remedy}; then keep that in the firewall's own configuration"),
             );
-            // Those that are connected stay, or came over loopback.
+            // Agents that are connected stay, or came over loopback.
             if here > 0 { finding.at_most_warning() } else { finding }
         }
         Verdict::Depends { rule } if *is_for_agents && here == 0 && agents.offline > 0 => Finding::warning(

@@ -12,7 +12,7 @@ use super::fixtures;
 
 /// Differences that are printed, and how much of each.
 const SHOWN: (usize, usize) = (30, 400);
-/// What stands for a hidden value.
+/// The text that stands for a hidden value.
 const MASK: &str = "******";
 /// The network of `PLAN`, without the last byte of its addresses.
 const NETWORK: &str = "192.0.2.";
@@ -28,10 +28,10 @@ const RANDOM: [&str; 4] = [
 ];
 /// Defaults that are hidden.
 const DEFAULTS: [&str; 2] = ["admin@example.com", "secret"];
-/// What os-collect-config would be told: no server of ours has it.
+/// Settings of os-collect-config, which no server of ours has.
 const COLLECTED: &str = "ServerOsCollectConfigData.";
 
-/// What is made of the tags of a network: none here, and an empty list in Heat.
+/// Outputs made of a network's tags: it has none here, and an empty list in Heat.
 const TAGS: [&str; 2] = [".net_cidr_map.", "apache::mod::remoteip::proxy_ips"];
 
 /// Differences between outputs.

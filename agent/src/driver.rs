@@ -7,7 +7,7 @@
 //! Absent: decisions. The machine has them (`agent/core/src/agent.rs`).
 
 mod clock;
-mod hold;
+mod flow_restore_wait;
 mod local;
 mod moving;
 mod ports;
@@ -45,7 +45,7 @@ use crate::link_state::SharedLinkState;
 use crate::signals::{Signal, Signals};
 use crate::state_dir::StateDir;
 use clock::Clock;
-use hold::Holding;
+use flow_restore_wait::Holding;
 use local::Locals;
 use moving::Moving;
 use reach::renew_in;

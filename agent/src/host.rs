@@ -1,7 +1,7 @@
 //! Executes one job on this host: dispatches by resource type to the code that implements it. Tells of each
 //! failure whether a further attempt can help.
 //!
-//! Absent: when that attempt comes (`controller/engine/src/retry.rs`), and how a type changes the server
+//! Absent: when that attempt comes (`controller/engine/src/job/next_attempt.rs`), and how a type changes the server
 //! (`agent/host/src/types.rs`).
 
 mod deployment;

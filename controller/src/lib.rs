@@ -5,10 +5,10 @@
 pub mod api;
 pub mod config;
 pub mod data_dir;
+#[cfg(debug_assertions)]
+pub mod debug_signals;
 pub mod driver;
 pub mod durations;
-#[cfg(debug_assertions)]
-pub mod faults;
 pub mod history;
 pub mod journal;
 pub mod lease;

@@ -21,9 +21,9 @@
 //!
 //! Absent: randomness, which comes with the call; what a body says (`wire`).
 
-mod again;
 mod controller;
 mod greeting;
+mod resumption;
 mod session;
 
 use std::sync::Arc;
@@ -34,9 +34,9 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use x25519_dalek::{PublicKey, StaticSecret};
 
-pub use self::again::Again;
 pub use self::controller::{ControllerEnd, Opened};
 pub use self::greeting::Greeting;
+pub use self::resumption::Again;
 pub use self::session::{Body, Session};
 use crate::{NodeId, SiteId};
 

@@ -11,7 +11,7 @@
 //! accepts no job.
 //!
 //! Absent: the room itself. `agent/src/state_dir.rs` looks for it, and holds a reserve for the records of
-//! removals. The choice of jobs is the controller's (`controller/engine/src/node_disk_full.rs`).
+//! removals. The choice of jobs is the controller's (`controller/engine/src/node/disk_full.rs`).
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@
 //! their jobs have ended. If the disk itself is full, the attempt ends, and its chunks are kept for the
 //! next attempt.
 //!
-//! Absent: how many nodes fetch at one time (`controller/engine/src/fetches.rs`), and the files
+//! Absent: how many nodes fetch at one time (`controller/engine/src/job/fetches.rs`), and the files
 //! (`agent/src/contents.rs`).
 
 use std::collections::BTreeMap;

@@ -10,7 +10,7 @@
 //! is lost before, the agent stays, for that site could not know that it went.
 //!
 //! Absent: what keeps a node here (`Agent::may_leave`, `agent.rs`), the join and the record of the change
-//! (`agent/src/driver/moving.rs`), and the controller's part (`controller/engine/src/moving.rs`).
+//! (`agent/src/driver/moving.rs`), and the controller's part (`controller/engine/src/node/moving.rs`).
 
 use muster_shared::SiteId;
 use muster_shared::join::JoinToken;

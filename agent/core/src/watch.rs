@@ -13,7 +13,7 @@
 //! drift; a controller that misses something asks for all of it. Nothing here is durable.
 //!
 //! Absent: where hints come from (`agent/host/src/watch.rs`, `agent/host/src/net/monitor.rs`), and whether
-//! drift is corrected. The controller decides that (`controller/engine/src/correct.rs`).
+//! drift is corrected. The controller decides that (`controller/engine/src/drift/correct.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

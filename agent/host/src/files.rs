@@ -1,11 +1,11 @@
-//! `Muster::File`: a regular file, replaced as a whole, and the state before it.
+//! `Muster::File`: a regular file, replaced as a whole.
 //!
 //! A file changes by one rename: readers see the old file or the new one, also after a power cut. A symbolic
 //! link at the path is never followed, and only root and the file's owner can influence where the path leads
 //! (`directory.rs`). A crash leaves at most one temporary file with a known name, which the next run for the
 //! resource removes.
 //!
-//! Absent: anything that is neither a regular file nor, where a type asks for it, a symbolic link. Absent too:
+//! Absent: the file before Muster (`files/before.rs`), and anything that is neither a regular file nor, where a type asks for it, a symbolic link. Absent too:
 //! which resource has a file (`agent/src/host/owners.rs`).
 
 mod before;
@@ -16,13 +16,13 @@ mod link;
 mod program;
 
 use std::ffi::{OsStr, OsString};
-use std::fs::{self, File as Handle, OpenOptions, Permissions};
+use std::fs::{self, File as Handle, Permissions};
 use std::io::{self, ErrorKind, Read, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Path, PathBuf};
 
 use muster_shared::ResourceId;
-use muster_shared::model::{ContentDigest, File, OnDelete};
+use muster_shared::model::{ContentDigest, File};
 use nix::errno::Errno;
 use nix::sys::stat::SFlag;
 use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid};
@@ -33,10 +33,6 @@ use directory::Directory;
 pub use error::{FileError, WriteHazard};
 pub use program::{ProgramError, program};
 
-/// Previous content up to this size is kept in the ledger's record, larger content in a file of its own.
-const INLINE_MAX: u64 = 64 * 1024;
-/// The most previous content that is copied aside: more would fill the ledger's disk.
-const KEPT_MAX: u64 = 256 * 1024 * 1024;
 /// Bytes read and written at a time; the agent's one thread does other work in between.
 const PIECE: usize = 256 * 1024;
 const LEFT_BEHIND: &str = "remove what a crash left behind";
@@ -69,27 +65,6 @@ impl Files {
     /// `aside` must exist and be readable by the agent's user alone.
     pub fn new(aside: PathBuf) -> Self {
         Self { aside }
-    }
-
-    /// Reads the present file; a content too large for the ledger is copied aside, durably.
-    ///
-    /// # Errors
-    /// [`FileError`]; nothing was changed.
-    pub async fn capture(&self, file: &File) -> Result<FileBefore, FileError> {
-        let path = Path::new(&file.path);
-        let directory = Directory::of(path, named_owner(file))?;
-        let Some((mut handle, meta)) = open_regular(&directory, path)? else { return Ok(FileBefore::Absent) };
-        let content = if meta.len() > KEPT_MAX {
-            return Err(FileError::TooLarge { path: path.to_owned() });
-        } else if meta.len() <= INLINE_MAX {
-            let mut bytes = Vec::new();
-            (&mut handle).take(INLINE_MAX + 1).read_to_end(&mut bytes).map_err(io(path, "read it"))?;
-            StoredContent::Inline(bytes)
-        } else {
-            StoredContent::File(self.keep_aside(path, &mut handle).await?)
-        };
-        let mode = meta.mode() & PERMISSION_BITS;
-        Ok(FileBefore::Present { mode, uid: meta.uid(), gid: meta.gid(), content })
     }
 
     /// Makes the file as desired, if it differs, and reads it back. `content` is the file's content.
@@ -126,95 +101,6 @@ impl Files {
     pub fn make_directory_of(&self, file: &File) -> Result<(), FileError> {
         Directory::make(Path::new(&file.path), named_owner(file)).map(drop)
     }
-
-    /// Restores the file before Muster, or leaves the file if the desired state asks for that.
-    ///
-    /// # Errors
-    /// [`FileError`]; the file is unchanged.
-    pub async fn restore(
-        &self,
-        resource: ResourceId,
-        file: &File,
-        before: &FileBefore,
-    ) -> Result<(), FileError> {
-        let path = Path::new(&file.path);
-        let opened = Directory::of(path, named_owner(file));
-        let directory = match (opened, before) {
-            (Ok(directory), _) => directory,
-            // The file must stay as it is.
-            (Err(_), _) if file.on_delete == OnDelete::Keep => return Ok(()),
-            (Err(FileError::NoDirectory { .. }), FileBefore::Absent) => return Ok(()),
-            (Err(error), _) => return Err(error),
-        };
-        let temporary = temporary(path, resource);
-        directory.remove(&temporary).map_err(io(path, LEFT_BEHIND))?;
-        match before {
-            _ if file.on_delete == OnDelete::Keep => Ok(()),
-            FileBefore::Absent => remove(&directory, path),
-            FileBefore::Present { mode, uid, gid, content } => {
-                let aside;
-                let content = match content {
-                    StoredContent::Inline(bytes) => Source::Bytes(bytes),
-                    StoredContent::File(digest) => {
-                        aside = self.verified_aside(path, *digest).await?;
-                        Source::File(&aside)
-                    }
-                };
-                let wanted = Wanted { content, mode: *mode, uid: *uid, gid: *gid };
-                reach(resource, &directory, path, &wanted).await
-            }
-        }
-    }
-
-    /// Removes contents kept aside, except these.
-    ///
-    /// # Errors
-    /// The directory cannot be read.
-    pub fn keep_only(&self, digests: &[ContentDigest]) -> io::Result<()> {
-        let names: Vec<String> = digests.iter().map(ToString::to_string).collect();
-        for entry in fs::read_dir(&self.aside)? {
-            let entry = entry?;
-            if !names.iter().any(|name| entry.file_name() == name.as_str()) {
-                fs::remove_file(entry.path())?;
-            }
-        }
-        Ok(())
-    }
-
-    async fn keep_aside(&self, path: &Path, from: &mut impl Read) -> Result<ContentDigest, FileError> {
-        let temporary = self.aside.join("new");
-        let kept = async {
-            let mut copy =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
-            // The file may grow meanwhile, without end.
-            let digest = copy_pieces(&mut from.take(KEPT_MAX + 1), &mut copy).await?;
-            if copy.metadata()?.len() > KEPT_MAX {
-                return Err(ErrorKind::FileTooLarge.into());
-            }
-            copy.sync_all()?;
-            fs::rename(&temporary, self.aside.join(digest.to_string()))?;
-            Handle::open(&self.aside)?.sync_all()?;
-            Ok(digest)
-        };
-        let kept = kept.await;
-        if kept.is_err() {
-            // The ledger is on the same disk and needs the room.
-            let _ = remove_if_there(&temporary);
-        }
-        kept.map_err(io(path, "keep what is there aside"))
-    }
-
-    async fn verified_aside(&self, path: &Path, digest: ContentDigest) -> Result<PathBuf, FileError> {
-        let aside = self.aside.join(digest.to_string());
-        let lost = |why: String| FileError::BeforeLost { path: path.to_owned(), why };
-        let mut handle =
-            Handle::open(&aside).map_err(|error| lost(format!("{}: {error}", aside.display())))?;
-        match copy_pieces(&mut handle, &mut io::sink()).await {
-            Ok(read) if read == digest => Ok(aside),
-            Ok(_) => Err(lost(format!("{} is damaged", aside.display()))),
-            Err(error) => Err(lost(format!("{}: {error}", aside.display()))),
-        }
-    }
 }
 
 async fn reach(
@@ -224,7 +110,7 @@ async fn reach(
     wanted: &Wanted<'_>,
 ) -> Result<(), FileError> {
     let temporary = temporary(path, resource);
-    directory.remove(&temporary).map_err(io(path, LEFT_BEHIND))?;
+    directory.remove(&temporary).map_err(io_error(path, LEFT_BEHIND))?;
     let is_there = difference(directory, path, wanted).await?.is_none();
     let written = async {
         if !is_there {
@@ -275,7 +161,7 @@ async fn difference(
     if (meta.uid(), meta.gid()) != (wanted.uid, wanted.gid) {
         return Ok(Some("owner"));
     }
-    let read = io(path, "read it");
+    let read = io_error(path, "read it");
     let same = match wanted.content {
         Source::Bytes(bytes) => meta.len() == bytes.len() as u64 && same(&mut handle, &mut &*bytes).await,
         Source::File(source) => match Handle::open(source) {
@@ -311,7 +197,7 @@ async fn copy_pieces(from: &mut impl Read, to: &mut impl io::Write) -> io::Resul
 
 fn remove(directory: &Directory, path: &Path) -> Result<(), FileError> {
     if open_regular(directory, path)?.is_some() {
-        directory.remove(name(path)).and_then(|()| directory.sync()).map_err(io(path, "remove it"))?;
+        directory.remove(name(path)).and_then(|()| directory.sync()).map_err(io_error(path, "remove it"))?;
     }
     Ok(())
 }
@@ -320,7 +206,7 @@ fn remove(directory: &Directory, path: &Path) -> Result<(), FileError> {
 fn open_regular(directory: &Directory, path: &Path) -> Result<Option<(Handle, fs::Metadata)>, FileError> {
     let not_regular = |found| Err(FileError::NotRegular { path: path.to_owned(), found });
     // A device or a pipe must not even be opened: that alone can do something.
-    match directory.look(name(path)).map_err(io(path, "look at it"))? {
+    match directory.look(name(path)).map_err(io_error(path, "look at it"))? {
         None => return Ok(None),
         Some(SFlag::S_IFLNK) => return not_regular("a symbolic link"),
         Some(SFlag::S_IFDIR) => return not_regular("a directory"),
@@ -332,7 +218,7 @@ fn open_regular(directory: &Directory, path: &Path) -> Result<Option<(Handle, fs
         Ok(opened) => Ok(Some(opened)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) if error.raw_os_error() == Some(Errno::ELOOP as i32) => not_regular("a symbolic link"),
-        Err(error) => Err(io(path, "read it")(error)),
+        Err(error) => Err(io_error(path, "read it")(error)),
     }
 }
 
@@ -388,7 +274,7 @@ fn no_owner(path: &Path, kind: &'static str, name: &str) -> FileError {
     FileError::NoOwner { path: path.to_owned(), kind, name: name.escape_default().to_string() }
 }
 
-fn io(path: &Path, action: &'static str) -> impl Fn(io::Error) -> FileError {
+fn io_error(path: &Path, action: &'static str) -> impl Fn(io::Error) -> FileError {
     move |source| FileError::Io { path: path.to_owned(), action, source }
 }
 

@@ -22,12 +22,12 @@ mod connect;
 mod connection;
 mod decode;
 mod encode;
-mod foreign;
 mod form;
 mod numbered;
 mod oxm;
 mod ports;
 mod read_back;
+mod read_foreign;
 mod stats;
 #[cfg(test)]
 mod tests;

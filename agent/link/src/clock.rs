@@ -4,7 +4,7 @@
 //! the two clocks is wrong.
 //!
 //! Absent: the report of this server's clock (`agent/src/driver/clock.rs`), and how far a clock may be off
-//! (`controller/engine/src/clock.rs`).
+//! (`controller/engine/src/node/clock.rs`).
 
 use std::error::Error;
 use std::io;

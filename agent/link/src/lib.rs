@@ -8,7 +8,7 @@ mod clock;
 pub mod connection;
 mod identity;
 pub mod join;
-pub mod look;
+pub mod probe_controller;
 mod referral;
 mod seal;
 pub mod tls;

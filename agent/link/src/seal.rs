@@ -2,7 +2,7 @@
 //! the process.
 //!
 //! Absent: how a session begins with that (`shared/src/seal/greeting.rs`), and how old it may be
-//! (`shared/src/seal/again.rs`).
+//! (`shared/src/seal/resumption.rs`).
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -3,14 +3,14 @@
 //!
 //! One address that works is enough for the agent: then faults of the others are warnings.
 //!
-//! Absent: the look itself (`agent/link/src/look.rs`).
+//! Absent: the look itself (`agent/link/src/probe_controller.rs`).
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use muster_agent_link::Identity;
-use muster_agent_link::look::{Distrust, FullSize, Reached, look};
+use muster_agent_link::probe_controller::{Distrust, FullSize, Reached, look};
 use muster_shared::finding::{Finding, Severity};
 use muster_shared::join::Address;
 use tokio::net::lookup_host;

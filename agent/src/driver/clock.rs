@@ -1,6 +1,6 @@
 //! Reports this server's clock: after each welcome, after the clock was set, and every hour.
 //!
-//! Absent: how far a clock may be off (`controller/engine/src/clock.rs`).
+//! Absent: how far a clock may be off (`controller/engine/src/node/clock.rs`).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

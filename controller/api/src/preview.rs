@@ -1,6 +1,6 @@
 //! What an update would do, as JSON.
 //!
-//! Absent: the comparison itself (`controller/engine/src/preview.rs`).
+//! Absent: the comparison itself (`controller/engine/src/operation/preview.rs`).
 
 use std::collections::BTreeMap;
 

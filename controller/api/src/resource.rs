@@ -1,7 +1,7 @@
 //! Resources of a stack, and what each needs, as JSON.
 //!
 //! Absent: the requests (`controller/src/api/resource.rs`), and what each value is
-//! (`controller/engine/src/view/stack.rs`, `controller/engine/src/phase.rs`).
+//! (`controller/engine/src/view/stack.rs`, `controller/engine/src/view/phase.rs`).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! The site at a glance, and what waits to be decided on a restored one, as JSON.
 //!
-//! Absent: what each value is (`controller/engine/src/site.rs`; at a standby `controller/src/api/standby.rs`).
+//! Absent: what each value is (`controller/engine/src/view/site.rs`; at a standby `controller/src/api/standby.rs`).
 
 use muster_shared::{Epoch, NodeId};
 use schemars::JsonSchema;

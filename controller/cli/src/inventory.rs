@@ -2,7 +2,7 @@
 //! there are, and which variables a node has.
 //!
 //! Absent: facts and their names (`controller/template/src/fact.rs`), and the address of a node
-//! (`controller/engine/src/clones.rs`).
+//! (`controller/engine/src/node/clones.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

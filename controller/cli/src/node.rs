@@ -1,8 +1,8 @@
 //! `muster node …`: its verbs and flags, and the tables of nodes, drift and tokens. Sets how long a join token is valid
 //! where no flag says it.
 //!
-//! Absent: the state of a node (`controller/engine/src/site.rs`), and what a request changes
-//! (`controller/engine/src/node_request.rs`).
+//! Absent: the state of a node (`controller/engine/src/view/site.rs`), and what a request changes
+//! (`controller/engine/src/node/requests.rs`).
 
 mod facts;
 mod moving;

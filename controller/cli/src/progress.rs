@@ -1,7 +1,7 @@
 //! The progress of an operation: a bar on a terminal, plain lines otherwise. Both go to stderr.
 //!
-//! Absent: what a resource waits for (`controller/engine/src/phase.rs`), and the event that a stack makes no progress
-//! (`controller/engine/src/progress_check.rs`).
+//! Absent: what a resource waits for (`controller/engine/src/view/phase.rs`), and the event that a stack makes no progress
+//! (`controller/engine/src/traversal/progress_check.rs`).
 
 use std::io::{IsTerminal, Write as _};
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! `muster resource …`: list, show, mark unhealthy, signal, clear a hook.
 //!
-//! Absent: what a resource waits for (`controller/engine/src/phase.rs`), and attempts and their failures
-//! (`controller/engine/src/retry.rs`).
+//! Absent: what a resource waits for (`controller/engine/src/view/phase.rs`), and attempts and their failures
+//! (`controller/engine/src/job/next_attempt.rs`).
 
 use std::path::PathBuf;
 

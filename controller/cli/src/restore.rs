@@ -1,6 +1,6 @@
 //! `muster restore …`: what servers hold and a restored store does not know.
 //!
-//! Absent: what differs and waits (`controller/engine/src/restored_compare.rs`), and restoring a backup, which is
+//! Absent: what differs and waits (`controller/engine/src/restored/compare.rs`), and restoring a backup, which is
 //! `muster-controller restore` (`controller/src/store/backup.rs`).
 
 use clap::{ArgGroup, Args, Subcommand};

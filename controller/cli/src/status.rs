@@ -1,7 +1,7 @@
 //! `muster status`: the site at a glance, and the warning that the controller cannot write.
 //!
 //! Absent: why it cannot write (`controller/src/driver/turn.rs`), and how agents are counted
-//! (`controller/engine/src/site.rs`).
+//! (`controller/engine/src/view/site.rs`).
 
 use std::fmt::Write as _;
 

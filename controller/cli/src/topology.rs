@@ -2,7 +2,7 @@
 //! Graphviz's language or a drawing.
 //!
 //! Absent: how a link is found by LLDP (`controller/intent/src/ports.rs`), and how a path is chosen
-//! (`controller/intent/src/compile/route.rs`).
+//! (`controller/intent/src/compile/constrained_path.rs`).
 
 use clap::builder::NonEmptyStringValueParser;
 use clap::{Args, Subcommand};

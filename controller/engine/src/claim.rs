@@ -2,7 +2,7 @@
 //! row gets a claim of another row only in the same stack, if that row is dropped or will not keep
 //! the claim.
 //!
-//! Absent: claims in the checks before an operation (`acceptance.rs`), and how an agent takes a
+//! Absent: claims in the checks before an operation (`operation/acceptance.rs`), and how an agent takes a
 //! thing over (`agent/core/src/jobs/record_before.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -11,12 +11,12 @@ use muster_shared::NodeId;
 use muster_shared::model::{Claim, ClaimKind};
 use muster_template::Kind;
 
-use crate::attribute::Rendered;
 use crate::deployment::Deployed;
 use crate::graph::Graph;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::request::Refusal;
+use crate::row::attribute::Rendered;
 use crate::row::{Role, Row, Slot};
 
 /// Claims in both directions, so that a row that is dropped leaves none, whatever its jobs did.

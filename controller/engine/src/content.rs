@@ -1,6 +1,6 @@
 //! Large contents of files. Each is stored once, by its digest, as long as a spec refers to it.
 //!
-//! Absent: which node fetches when (`fetches.rs`), and how the bytes reach a node
+//! Absent: which node fetches when (`job/fetches.rs`), and how the bytes reach a node
 //! (`controller/src/link/contents.rs`).
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use muster_shared::wire::CHUNK_MAX;
 use muster_template::Desired;
 
 use crate::engine::{Effect, Engine};
-use crate::fetches::Piece;
+use crate::job::fetches::Piece;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::Change;

@@ -7,13 +7,13 @@ use std::sync::Arc;
 use muster_shared::MonoTime;
 
 use crate::engine::Config;
-use crate::entering::Slices;
-use crate::epoch_check::History;
 use crate::ids::Ids;
 use crate::journal::Journal;
 use crate::limits::Limits;
+use crate::node::epoch_check::History;
 use crate::timer::{TimerKey, Timers};
 use crate::todo::Todo;
+use crate::traversal::begin_in_slices::Slices;
 
 /// State that every layer needs and none decides about.
 pub(crate) struct Context {

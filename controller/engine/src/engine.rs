@@ -10,10 +10,10 @@ use muster_shared::model::{ContentDigest, Down, Up};
 use muster_shared::{Epoch, NodeId, StackName};
 use muster_template::Tree;
 
-use crate::epoch_check::Starts;
 use crate::graph::Graph;
 use crate::intent::Intents;
 use crate::limits::Limits;
+use crate::node::epoch_check::Starts;
 use crate::record::{Change, Counters};
 use crate::request::{Answer, Refusal, Request, Source};
 use crate::traversals::Traversals;

@@ -3,7 +3,7 @@
 //! them in place.
 //!
 //! Absent: when a job is tried again or has failed (`row/outcome.rs`), and what a failed row leads to
-//! (`readiness.rs`).
+//! (`traversal/readiness.rs`).
 
 use muster_shared::model::Action;
 

@@ -11,8 +11,8 @@ use muster_template::{Desired, FlowSet};
 
 use crate::engine::Engine;
 use crate::jobs::Jobs;
-use crate::notes::Notes;
 use crate::record::{Observation, PackedSpec};
+use crate::row::notes::Notes;
 use crate::row::outcome::TaskOutcome;
 use crate::row::{Row, Slot, TaskState};
 use crate::todo::Todo;

@@ -1,7 +1,7 @@
 //! Generations that the engine draws, and its epoch, which rises above those that agents know.
 //!
 //! Absent: the epoch of a start (`next_epoch`, `controller/src/store/database.rs`), and what a
-//! node's epoch says of the store (`epoch_check.rs`).
+//! node's epoch says of the store (`node/epoch_check.rs`).
 
 use muster_shared::{Epoch, EpochId, Generation};
 

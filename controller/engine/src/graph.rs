@@ -10,8 +10,8 @@ use crate::engine::Config;
 use crate::node::Nodes;
 use crate::restored::Restored;
 use crate::row::Slot;
-use crate::rows::Rows;
-use crate::stacks::Stacks;
+use crate::row::rows::Rows;
+use crate::stack::stacks::Stacks;
 use crate::user::Users;
 
 pub(crate) struct Graph {

@@ -1,6 +1,16 @@
 //! Jobs: queues them, and sends them as far as there is room.
 //!
-//! Absent: further attempts (`retry.rs`), and jobs that are not wanted any more (`withdraw.rs`).
+//! Absent: further attempts (`job/next_attempt.rs`), and jobs that are not wanted any more (`job/withdraw.rs`).
+
+pub(crate) mod apply_outcome;
+pub(crate) mod deadline;
+pub(crate) mod end_counts;
+pub(crate) mod fetches;
+pub(crate) mod next_attempt;
+pub(crate) mod queue;
+pub(crate) mod report;
+pub(crate) mod timer;
+pub(crate) mod withdraw;
 
 use std::sync::Arc;
 
@@ -8,14 +18,14 @@ use muster_shared::Attempt;
 use muster_shared::model::{Action, Down, Job};
 use muster_template::Desired;
 
-use crate::cause::Cause;
-use crate::gate::JobWait;
-use crate::job_deadline::ANSWER_GRACE;
+use crate::job::deadline::ANSWER_GRACE;
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, PackedSpec};
+use crate::row::cause::Cause;
 use crate::row::{NewTask, Slot, TaskState};
 use crate::todo::Todo;
+use crate::traversal::gate::JobWait;
 
 /// A job to queue.
 pub(crate) struct NewJob {

@@ -1,15 +1,15 @@
 //! The third layer's state: the graph, and what jobs need: claims, contents, rollouts, and the rows that background jobs may
 //! change. Checks, corrections and rollouts belong to this layer, because they queue jobs or hold them back.
 //!
-//! Absent: its methods. `job.rs` begins and sends a job, `report.rs` takes its report, and `settle.rs` its outcome.
+//! Absent: its methods. `job.rs` begins and sends a job, `job/report.rs` takes its report, and `job/apply_outcome.rs` its outcome.
 
-use crate::background_rows::Unsettled;
 use crate::claim::Claims;
 use crate::content::Contents;
+use crate::drift::background_rows::Unsettled;
 use crate::engine::Config;
-use crate::fetches::Fetches;
 use crate::graph::Graph;
-use crate::job_end_counts::JobEnds;
+use crate::job::end_counts::JobEnds;
+use crate::job::fetches::Fetches;
 use crate::node::NodeKey;
 use crate::rollout::Rollouts;
 

@@ -18,8 +18,8 @@ use crate::node::{NodeKey, Nodes};
 use crate::record::Change;
 use crate::request::{Answer, Refusal};
 use crate::row::Slot;
-use crate::rows::Rows;
-use crate::stacks::Stacks;
+use crate::row::rows::Rows;
+use crate::stack::stacks::Stacks;
 use crate::timer::TimerKey;
 
 /// Room kept in each queue: for a slice of a large operation. A turn with a hundred thousand changes

@@ -1,13 +1,13 @@
 //! The limits of a site, as its operator sets them (`limits` in `controller/src/config.rs`), and their defaults.
 //!
-//! Absent: whether there is room for a job (`gate.rs`).
+//! Absent: whether there is room for a job (`traversal/gate.rs`).
 
 use std::time::Duration;
 
 use muster_shared::model::JOB_TIMEOUT;
 
 use crate::node::NODES_MAX;
-use crate::token::TOKENS_MAX;
+use crate::node::token::TOKENS_MAX;
 
 /// Bounds on work in flight, on retries, and on what the engine keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 //! asks about a job in flight when its node says `Hello`.
 //!
 //! Absent: how the store is read (`controller/src/store/load.rs`), and how a traversal goes on
-//! (`derive_traversal.rs`).
+//! (`traversal/derive.rs`).
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use muster_template::{Policies, names_digest};
 use crate::content::stored_content;
 use crate::elapsed::Elapsed;
 use crate::engine::{Config, Engine};
+use crate::job::next_attempt::backoff;
 use crate::record::{
     Change, NodeRecord, PackedSpec, ResourceRecord, RolloutSnapshot, StackAction, StackRecord, Status,
     TokenRecord, UserRecord,
 };
 use crate::request::{Refusal, Request, Source};
 use crate::restored::{Restored, RestoredRecord};
-use crate::retry::backoff;
 use crate::row::{Row, Slot, TaskState};
 use crate::stack::Stack;
 use crate::todo::Todo;

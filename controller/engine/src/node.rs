@@ -1,8 +1,30 @@
 //! Nodes: what the engine knows of each server, and of each name that a template gives. Chooses a
 //! node for a resource that names none.
 //!
-//! Absent: requests about nodes, such as maintenance (`node_request.rs`), and the state that
-//! operators see (`site.rs`).
+//! Absent: requests about nodes, such as maintenance (`node/requests.rs`), and the state that
+//! operators see (`view/site.rs`).
+
+pub(crate) mod awaited;
+pub(crate) mod away;
+pub(crate) mod clock;
+pub(crate) mod clones;
+pub(crate) mod datapath;
+pub(crate) mod disk_full;
+pub(crate) mod epoch_check;
+pub(crate) mod facts;
+pub(crate) mod greeting_state;
+pub(crate) mod heartbeat;
+pub(crate) mod ledger_compare;
+pub(crate) mod lost_row;
+pub(crate) mod moving;
+pub(crate) mod older_agent;
+pub(crate) mod removal;
+pub(crate) mod requests;
+pub(crate) mod returned;
+pub(crate) mod server;
+pub(crate) mod session;
+pub(crate) mod survey;
+pub(crate) mod token;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -11,20 +33,20 @@ use muster_shared::model::{DriftState, LedgerEntry};
 use muster_shared::near::distance;
 use muster_shared::{Generation, MonoTime, NodeId, ResourceId};
 
-use crate::awaited_nodes::short_names;
-use crate::clones::Instances;
 use crate::engine::Engine;
-use crate::facts::{FactsRequests, NodeFacts};
 use crate::graph::Graph;
-use crate::lost::LostRows;
-use crate::moving::Move;
-use crate::presence::Presence;
+use crate::node::awaited::short_names;
+use crate::node::clones::Instances;
+use crate::node::facts::{FactsRequests, NodeFacts};
+use crate::node::greeting_state::Presence;
+use crate::node::moving::Move;
+use crate::node::removal::LostRows;
+use crate::node::survey::SurveyRequests;
+use crate::node::token::Tokens;
 use crate::record::NodeRecord;
 use crate::request::{Answer, NewToken, Refusal, Request};
-use crate::restored_stray::OpenQueries;
+use crate::restored::strays::OpenQueries;
 use crate::row::Slot;
-use crate::survey::SurveyRequests;
-use crate::token::Tokens;
 
 /// Index of a node. A name that nothing refers to gives its place to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

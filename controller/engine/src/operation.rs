@@ -1,23 +1,30 @@
 //! Starts operations on stacks: create, update, delete and roll back. A newer operation takes the
-//! place of the one in progress. `check.rs` starts a check, `cancel.rs` cancels, and `rollback.rs`
+//! place of the one in progress. `drift/check.rs` starts a check, `operation/cancel.rs` cancels, and `operation/rollback.rs`
 //! rolls back after a failure.
 //!
-//! Absent: the checks before an operation starts (`acceptance.rs`), and which jobs of the operation
-//! before are withdrawn (`derive_traversal.rs`, `visit.rs`).
+//! Absent: the checks before an operation starts (`operation/acceptance.rs`), and which jobs of the operation
+//! before are withdrawn (`traversal/derive.rs`, `traversal/visit.rs`).
+
+pub(crate) mod acceptance;
+pub(crate) mod audit_difference;
+pub(crate) mod cancel;
+pub(crate) mod preview;
+pub(crate) mod revision;
+pub(crate) mod rollback;
 
 use std::time::Duration;
 
 use muster_shared::StackName;
 
-use crate::acceptance::Planned;
-use crate::derive_traversal::{Kept, Occasion};
 use crate::elapsed::Elapsed;
 use crate::engine::Engine;
 use crate::jobs::Jobs;
-use crate::layout::LayoutContext;
+use crate::operation::acceptance::Planned;
 use crate::record::{Change, RevisionRecord, StackAction, Status};
 use crate::request::{Answer, Options, Refusal, Source};
 use crate::stack::Stack;
+use crate::traversal::derive::{Kept, Occasion};
+use crate::traversal::layout::LayoutContext;
 
 /// Bound on the stacks of a site.
 const STACKS_MAX: usize = 100_000;

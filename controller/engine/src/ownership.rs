@@ -11,11 +11,11 @@ use muster_shared::model::{Action, Claim};
 use muster_template::{Removed, Tree};
 
 use crate::jobs::Jobs;
-use crate::notes::Notes;
-use crate::plan::Plan;
 use crate::record::Status;
 use crate::request::Refusal;
+use crate::row::notes::Notes;
 use crate::row::{Ownership, Row, Slot};
+use crate::traversal::plan::Plan;
 
 impl Row {
     /// Whether the row stands for a thing that others made.

@@ -15,10 +15,10 @@ use muster_shared::{Epoch, Generation, NodeId, ResourceId, StackName};
 use muster_template::{Desired, DriftPolicy, Hook, Kind};
 use serde::{Deserialize, Serialize};
 
-use crate::cause::Cause;
-use crate::notes::Notes;
 use crate::request::{NewToken, SourceText};
 use crate::restored::RestoredRecord;
+use crate::row::cause::Cause;
+use crate::row::notes::Notes;
 use crate::view::{FailureView, OutputView};
 
 pub use crate::rollout::record::{

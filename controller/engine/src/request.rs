@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::record::{LoginRecord, UserRecord};
-use crate::signal::Signal;
+use crate::traversal::signal::Signal;
 
 /// A parsed and bound template, and its text.
 #[derive(Clone)]

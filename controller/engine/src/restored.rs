@@ -16,7 +16,12 @@
 //! keeps the list as one record. It does not keep which nodes have reported: each reports again
 //! after a start.
 //!
-//! Absent: what shows that the store is older than a node (`restored_detect.rs`).
+//! Absent: what shows that the store is older than a node (`restored/detect.rs`).
+
+pub(crate) mod compare;
+pub(crate) mod decide;
+pub(crate) mod detect;
+pub(crate) mod strays;
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! Rollouts: [`machine`] decides, and this file tells it what happens to rows and nodes. `rollout_rows.rs`
+//! Rollouts: [`machine`] decides, and this file tells it what happens to rows and nodes. `rollout/rows.rs`
 //! carries its decisions out on the rows of a set. The store keeps a rollout under the row of its set, so
 //! a restart of the controller goes on with the same batch.
 //!
@@ -8,6 +8,8 @@
 //! that joins later.
 //!
 //! Absent: the properties of a rollout and their defaults (`controller/template/src/rollout.rs`).
+
+pub(crate) mod rows;
 
 mod machine;
 mod member;

@@ -12,16 +12,22 @@
 //! nothing behind.
 //!
 //! [`view`] says what follows from these, [`task`] has the life of a job, [`outcome`] what follows from its outcome,
-//! [`needed`] which job a row needs, [`operation`] what an operation changes, [`details`] what few rows have, and
+//! [`update_or_replace`] which job a row needs, [`operation`] what an operation changes, [`details`] what few rows have, and
 //! [`record`] what the store keeps.
 
+pub(crate) mod attribute;
+pub(crate) mod by_node;
+pub mod cause;
+pub mod notes;
+pub(crate) mod rows;
+
 mod details;
-pub(crate) mod needed;
 mod operation;
 pub(crate) mod outcome;
 mod record;
 pub(crate) mod report_meaning;
 mod task;
+pub(crate) mod update_or_replace;
 mod view;
 mod virtual_resource;
 mod without_job;
@@ -34,9 +40,9 @@ use muster_shared::model::Action;
 use muster_shared::{Generation, ResourceId};
 use muster_template::Kind;
 
-use crate::cause::Cause;
 use crate::node::NodeKey;
 use crate::record::{Observation, PackedSpec, Status};
+use crate::row::cause::Cause;
 
 pub(crate) use self::details::RowDetails;
 pub(crate) use self::operation::{Ownership, Replaced};

@@ -2,6 +2,9 @@
 //!
 //! Absent: operations on a stack (`operation.rs`), and what operators see of it (`view/stack.rs`).
 
+pub(crate) mod follow;
+pub(crate) mod stacks;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +15,14 @@ use muster_shared::{Generation, MonoTime, StackName};
 use muster_template::Policies;
 
 use crate::elapsed::Elapsed;
-use crate::entering::Entering;
-use crate::follow::{MembershipUpdates, NodeSet};
-use crate::hidden::Hidden;
-use crate::progress_check::ProgressCheck;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::row::Slot;
+use crate::stack::follow::{MembershipUpdates, NodeSet};
+use crate::traversal::begin_in_slices::Entering;
+use crate::traversal::progress_check::ProgressCheck;
+use crate::traversal::walk::Walk;
+use crate::view::hidden::Hidden;
 use crate::view::{FailureView, OutputView, ProgressView};
-use crate::walk::Walk;
 
 /// The least time of an operation that a start takes up: this part of its timeout, and so many seconds of it. Agents
 /// connect again, and some servers boot.

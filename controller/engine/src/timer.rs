@@ -11,7 +11,7 @@ use crate::row::Slot;
 /// The purpose of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum TimerKey {
-    /// The deadline of a row's job (`job_deadline.rs`).
+    /// The deadline of a row's job (`job/deadline.rs`).
     Task(Slot),
     /// The end of a row's wait.
     Pause(Slot),

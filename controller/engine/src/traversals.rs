@@ -1,13 +1,13 @@
 //! The fourth layer's state: the layers below it, the rows that wait for a server to join, and the addresses of ports.
 //!
-//! Absent: its methods. An operation begins, and supersedes one that runs, in `operation.rs`; `layout.rs` lays its
-//! traversal out, `derive_traversal.rs` takes one up again, and `traversal_end.rs` ends it. What a report of an older
+//! Absent: its methods. An operation begins, and supersedes one that runs, in `operation.rs`; `traversal/layout.rs` lays its
+//! traversal out, `traversal/derive.rs` takes one up again, and `traversal/end.rs` ends it. What a report of an older
 //! operation means is in `row/report_meaning.rs`.
 
 use crate::address::AddressPlan;
-use crate::awaited_nodes::AwaitedNodes;
 use crate::engine::Config;
 use crate::jobs::Jobs;
+use crate::node::awaited::AwaitedNodes;
 
 pub(crate) struct Traversals {
     pub jobs: Jobs,

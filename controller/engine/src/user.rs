@@ -3,12 +3,14 @@
 //! Absent: which request needs which role (`controller/api/src/route.rs`), and for how long a token is valid
 //! (`controller/src/api/user.rs`).
 
+pub(crate) mod scope;
+
 use std::collections::BTreeMap;
 
 use muster_api::user::{KnownBy, NodeLabel, Role, Scope, UserRow};
 
 use crate::graph::Graph;
-use crate::node_request::check_label;
+use crate::node::requests::check_label;
 use crate::record::{Change, Proof, UserRecord};
 use crate::request::{Answer, NewLogin, Refusal};
 use crate::view::View;

@@ -1,6 +1,10 @@
 //! A view of all layers that changes nothing. Views for operators, previews, and the checks before
 //! an operation are its methods.
 
+pub(crate) mod hidden;
+pub(crate) mod phase;
+pub mod site;
+
 use muster_flow::Flows;
 use muster_shared::{Epoch, StackName};
 

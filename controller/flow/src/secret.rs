@@ -5,7 +5,7 @@
 //! owner that hides nothing puts the same entry.
 //!
 //! Absent: whether hidden values went into the rules of a resource (`Traversals::decide`,
-//! `controller/engine/src/visit.rs`).
+//! `controller/engine/src/traversal/visit.rs`).
 
 use muster_shared::NodeId;
 use muster_shared::model::flow::FlowId;

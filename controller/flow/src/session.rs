@@ -2,7 +2,7 @@
 //! report ends the batch in flight.
 //!
 //! Absent: what an applied or refused batch leads to (`batch.rs`), and the node's own `Hello`
-//! (`controller/engine/src/session.rs`).
+//! (`controller/engine/src/node/session.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,16 +4,16 @@
 //! device applies the treatment, so the selector is the same on all devices. With a VLAN label the
 //! devices in between match the label instead.
 //!
-//! Absent: whether a link may be on a path (`compile/route.rs`), and the order of changes
+//! Absent: whether a link may be on a path (`compile/constrained_path.rs`), and the order of changes
 //! (`stages.rs`).
 
+mod constrained_path;
 mod reach;
-mod route;
 mod rules;
 
 use std::collections::BTreeSet;
 
-pub(crate) use route::Gate;
+pub(crate) use constrained_path::Gate;
 pub(crate) use rules::{takes_lldp, vlan, vlan_set};
 
 use muster_shared::model::flow::{DeviceName, Entry, INSTRUCTIONS_MAX};

@@ -3,7 +3,7 @@
 //! A path is a list of links in order. No path visits a device twice. Of paths with the same cost
 //! always the same one is taken: the one with the lower numbers first.
 //!
-//! Absent: which links an intent may use (`compile/route.rs`).
+//! Absent: which links an intent may use (`compile/constrained_path.rs`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};

@@ -7,7 +7,7 @@
 //! The bandwidth taken on a link is asked for most, so it is kept as a sum. Taking and giving back
 //! costs as much as is taken.
 //!
-//! Absent: the refusal of a path for lack of bandwidth (`Gate`, `compile/route.rs`).
+//! Absent: the refusal of a path for lack of bandwidth (`Gate`, `compile/constrained_path.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! ONOS's constraints and those of intent files. Decides which mean something here.
 //!
-//! Absent: what a constraint does to a path (`controller/intent/src/compile/route.rs`).
+//! Absent: what a constraint does to a path (`controller/intent/src/compile/constrained_path.rs`).
 
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Bridges and ports under ONOS's names: `of:` with a datapath id, and port numbers. Decides that a port has a number made
 //! of its name: agents do not tell a switch's own numbers, so a small number, as a switch would have, means nothing here.
 //!
-//! Absent: where the datapath id of a bridge comes from (`controller/engine/src/datapath.rs`).
+//! Absent: where the datapath id of a bridge comes from (`controller/engine/src/node/datapath.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! Bridges, the links between them and the ways of intents, as a picture: an SVG document, or one for Graphviz.
 //!
 //! Absent: how a link is found by LLDP (`controller/intent/src/ports.rs`), how a path is chosen
-//! (`controller/intent/src/compile/route.rs`), and the drawing itself (`drawing.rs`).
+//! (`controller/intent/src/compile/constrained_path.rs`), and the drawing itself (`drawing.rs`).
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

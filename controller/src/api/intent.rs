@@ -1,7 +1,7 @@
 //! Requests about intents and their network: submit, withdraw, purge, list, wait. Files are parsed outside the driver.
 //!
 //! Absent: what is refused (`controller/engine/src/intent/request.rs`), and the path
-//! (`controller/intent/src/compile/route.rs`).
+//! (`controller/intent/src/compile/constrained_path.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! is no answer then: the driver says which tokens count (`caller.rs`).
 //!
 //! Absent: the names (`metrics/page.rs`), what is counted where (`durations.rs`, `link/refused.rs`,
-//! `controller/engine/src/job_end_counts.rs`), and `muster status` (`status.rs`).
+//! `controller/engine/src/job/end_counts.rs`), and `muster status` (`status.rs`).
 
 mod page;
 mod process;

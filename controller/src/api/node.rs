@@ -1,7 +1,7 @@
 //! Requests about nodes: list, label, maintenance, revoke, move, remove, facts, drift. Checks the token of a move.
 //!
-//! Absent: what a request changes (`controller/engine/src/node_request.rs`), and which state it has: online, offline,
-//! maintenance … (`controller/engine/src/site.rs`).
+//! Absent: what a request changes (`controller/engine/src/node/requests.rs`), and which state it has: online, offline,
+//! maintenance … (`controller/engine/src/view/site.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Requests for previews: what an update would do.
 //!
-//! Absent: the comparison itself (`controller/engine/src/preview.rs`).
+//! Absent: the comparison itself (`controller/engine/src/operation/preview.rs`).
 
 use std::sync::Arc;
 

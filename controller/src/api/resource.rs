@@ -1,7 +1,7 @@
 //! Requests about the resources of a stack: list, show, mark unhealthy, clear a hook, send a signal.
 //!
-//! Absent: what a cleared hook or a signal releases (`controller/engine/src/hook.rs`,
-//! `controller/engine/src/signal.rs`), and what a resource waits for (`controller/engine/src/phase.rs`).
+//! Absent: what a cleared hook or a signal releases (`controller/engine/src/traversal/hook.rs`,
+//! `controller/engine/src/traversal/signal.rs`), and what a resource waits for (`controller/engine/src/view/phase.rs`).
 
 use axum::Json;
 use axum::body::Body;

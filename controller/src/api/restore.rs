@@ -1,6 +1,6 @@
 //! `muster restore`: lists what servers hold and a restored store does not know, and passes on what operators decide.
 //!
-//! Absent: what a decision changes (`controller/engine/src/restored_decide.rs`), and restoring a backup
+//! Absent: what a decision changes (`controller/engine/src/restored/decide.rs`), and restoring a backup
 //! (`store/backup.rs`).
 
 use axum::Json;

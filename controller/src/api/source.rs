@@ -2,7 +2,7 @@
 //! operation is here.
 //!
 //! Absent: how a body is read (`controller/front/src/body.rs`), what an update keeps of the stack's present source
-//! (`existing.rs`), and whether the operation is accepted (`controller/engine/src/acceptance.rs`).
+//! (`existing.rs`), and whether the operation is accepted (`controller/engine/src/operation/acceptance.rs`).
 
 use std::time::Duration;
 

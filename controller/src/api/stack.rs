@@ -1,6 +1,6 @@
 //! Requests about stacks: create, update, delete, roll back, check, cancel, steer rollouts, and their views.
 //!
-//! Absent: whether an operation is accepted (`controller/engine/src/acceptance.rs`), and what it starts
+//! Absent: whether an operation is accepted (`controller/engine/src/operation/acceptance.rs`), and what it starts
 //! (`controller/engine/src/operation.rs`).
 
 use axum::Json;

@@ -1,10 +1,10 @@
 //! The site at a glance: `muster status`.
 //!
-//! Absent: how nodes are counted (`controller/engine/src/site.rs`), and the answer of a standby (`standby.rs`).
+//! Absent: how nodes are counted (`controller/engine/src/view/site.rs`), and the answer of a standby (`standby.rs`).
 
 use axum::Json;
 use muster_api::site::{ControllerView, Role, StatusView};
-use muster_engine::site;
+use muster_engine::view::site;
 
 use super::Api;
 use super::error::ApiError;

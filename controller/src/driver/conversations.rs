@@ -10,7 +10,7 @@
 //! a `Welcome` that asks for it.
 //!
 //! Absent: when the engine is rebuilt (`turn.rs`), and what a greeting changes in it
-//! (`controller/engine/src/session.rs`).
+//! (`controller/engine/src/node/session.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 //! and what its last session has left, which saves that session three. In a storm all nodes come again at once. Both go
 //! with the key: when it goes or another one comes.
 //!
-//! Absent: the revocation of a node (`controller/engine/src/node_request.rs`), the other reasons to refuse it
+//! Absent: the revocation of a node (`controller/engine/src/node/requests.rs`), the other reasons to refuse it
 //! (`link/direct/connection.rs`), who is connected (`registry.rs`), and how a session begins with what the one before
 //! has left (`shared/src/seal/greeting.rs`).
 

@@ -5,7 +5,7 @@
 //!
 //! A chunk that cannot be sent is dropped: an agent asks again for missing chunks.
 //!
-//! Absent: how many nodes fetch at a time, and which one goes first (`controller/engine/src/fetches.rs`).
+//! Absent: how many nodes fetch at a time, and which one goes first (`controller/engine/src/job/fetches.rs`).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! The driver's end of a link: sends messages to nodes, closes the connection of one when the engine says so, and all
 //! connections when the lease is lost.
 //!
-//! Absent: the decision to revoke (`controller/engine/src/node_request.rs`), and the driver's end for operators
+//! Absent: the decision to revoke (`controller/engine/src/node/requests.rs`), and the driver's end for operators
 //! (`driver/handle.rs`).
 
 use std::sync::Arc;

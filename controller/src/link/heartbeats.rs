@@ -3,7 +3,7 @@
 //!
 //! Their order is kept: other messages of a connection follow its heartbeat.
 //!
-//! Absent: how often an agent sends one (`controller/engine/src/heartbeat.rs`).
+//! Absent: how often an agent sends one (`controller/engine/src/node/heartbeat.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

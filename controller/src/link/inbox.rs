@@ -5,7 +5,7 @@
 //! driver's thread does not wait for it.
 //!
 //! Absent: when a guarded change is undone (`agent/core/src/challenge.rs`), and what messages mean
-//! (`controller/engine/src/session.rs`).
+//! (`controller/engine/src/node/session.rs`).
 
 use std::net::IpAddr;
 use std::pin::Pin;

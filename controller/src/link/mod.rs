@@ -4,12 +4,13 @@
 //! messages that were lost with a connection. So nothing here is durable, and a packet may be dropped at
 //! any time.
 //!
-//! Absent: the meaning of messages (`controller/engine/src/session.rs`), the validity of tokens
-//! (`controller/engine/src/token.rs`), and the revocation of nodes (`controller/engine/src/node_request.rs`). The driver
+//! Absent: the meaning of messages (`controller/engine/src/node/session.rs`), the validity of tokens
+//! (`controller/engine/src/node/token.rs`), and the revocation of nodes (`controller/engine/src/node/requests.rs`). The driver
 //! keeps the table of nodes that may enter (`admitted.rs`). It also grants contents to nodes; the link reads and sends
 //! them.
 
 mod admitted;
+mod away_after_silence;
 pub mod broker;
 mod contents;
 pub mod direct;
@@ -26,7 +27,6 @@ mod quiet;
 mod reason;
 mod refused;
 mod registry;
-mod silence;
 
 pub use admitted::Admitted;
 pub use broker::{BrokerConfig, BrokerLink, Health};

@@ -116,7 +116,7 @@ impl Active<'_> {
         tracing::info!(site = %pki.site(), name = %settings.site, link = link.shown, api = %settings.controller.api_socket.display(), "ready");
         let endpoint = link.handle.clone();
         #[cfg(debug_assertions)]
-        muster_controller::faults::listen(&handle)?;
+        muster_controller::debug_signals::listen(&handle)?;
         // Without one of these the others would seem well and do nothing: whoever started this starts it again.
         let mut heir = None;
         let failed = tokio::select! {

@@ -2,7 +2,7 @@
 //! count, the last time (seconds of the steady clock), the seconds from the first to that, given up; then,
 //! after remakes, their count, their last time, and the seconds from the first to that.
 //!
-//! Absent: when a correction may begin, and when the breaker opens (`controller/engine/src/breaker.rs`).
+//! Absent: when a correction may begin, and when the breaker opens (`controller/engine/src/drift/breaker.rs`).
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Parameters: given values, checked against the template's definitions.
 //!
 //! Absent: which environment counts (`environment.rs`), and whether an update may change the value
-//! (`controller/engine/src/acceptance.rs`).
+//! (`controller/engine/src/operation/acceptance.rs`).
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

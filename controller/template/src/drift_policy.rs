@@ -1,7 +1,7 @@
 //! Whether drift of a resource is corrected, reported or ignored: `drift_policy`, or the policy of its type.
 //!
-//! Absent: when it is corrected (`controller/engine/src/correct.rs`), and when the breaker opens
-//! (`controller/engine/src/breaker.rs`).
+//! Absent: when it is corrected (`controller/engine/src/drift/correct.rs`), and when the breaker opens
+//! (`controller/engine/src/drift/breaker.rs`).
 
 use crate::build::Reader;
 use crate::error::{cut, suggestion_or_all};

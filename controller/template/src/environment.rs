@@ -6,7 +6,7 @@
 //! environment serves many templates.
 //!
 //! Absent: values of the request, which take precedence (`bind.rs`), and waits at hooks
-//! (`controller/engine/src/hook.rs`).
+//! (`controller/engine/src/traversal/hook.rs`).
 
 mod merge;
 mod read;

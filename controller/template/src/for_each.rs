@@ -2,7 +2,7 @@
 //!
 //! This file checks the text.
 //!
-//! Absent: the members (`tree/expand/set.rs`), and when nodes come or go (`controller/engine/src/follow.rs`).
+//! Absent: the members (`tree/expand/set.rs`), and when nodes come or go (`controller/engine/src/stack/follow.rs`).
 
 use crate::build::Reader;
 use crate::error::{Place, cut, suggestion_or_all};

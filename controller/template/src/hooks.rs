@@ -1,6 +1,6 @@
 //! An environment's policies for resources: hooks that wait for an operator, and restricted actions.
 //!
-//! Absent: the wait at a hook, its end, and the refusal of an action (`controller/engine/src/hook.rs`).
+//! Absent: the wait at a hook, its end, and the refusal of an action (`controller/engine/src/traversal/hook.rs`).
 
 use serde::{Deserialize, Serialize};
 

@@ -4,7 +4,7 @@
 //!   text ──YAML events──► one item as a value ─► item.rs ─► key, Wish ─► no key twice
 //! ```
 //!
-//! Absent: the network, the path (`controller/intent/src/compile/route.rs`), and the state of earlier intents
+//! Absent: the network, the path (`controller/intent/src/compile/constrained_path.rs`), and the state of earlier intents
 //! (`controller/engine/src/intent/mod.rs`).
 
 mod constraint;

@@ -4,7 +4,7 @@
 //! A term about a fact holds only if the server has reported its facts: for an unknown fact, neither `=` nor
 //! `!=` is true. A term with `*` in its name holds if it does for one of the items.
 //!
-//! Absent: when a stack follows nodes that begin or cease to match (`controller/engine/src/follow.rs`).
+//! Absent: when a stack follows nodes that begin or cease to match (`controller/engine/src/stack/follow.rs`).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@
 //! tree: a place is the index of a resource, and no further data is kept.
 //!
 //! Absent: how a tree grows (`tree/expand.rs`), and which rows stand for its resources
-//! (`controller/engine/src/plan.rs`).
+//! (`controller/engine/src/traversal/plan.rs`).
 
 mod expand;
 mod parts;

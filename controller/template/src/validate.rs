@@ -2,7 +2,7 @@
 //! nested in it.
 //!
 //! Absent: what only the controller can refuse: claims, nodes, immutable parameters
-//! (`controller/engine/src/acceptance.rs`).
+//! (`controller/engine/src/operation/acceptance.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

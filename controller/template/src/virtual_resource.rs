@@ -1,7 +1,7 @@
 //! Virtual resources: the desired state of what the controller itself realises, without a node and without a job.
 //! Decides which changes replace one.
 //!
-//! Absent: how it is realised (`controller/engine/src/virtual_resource.rs`), and the properties in a template
+//! Absent: how it is realised (`controller/engine/src/traversal/virtual_resource.rs`), and the properties in a template
 //! (`types/heat.rs`).
 
 use muster_intent::host::{Host, HostId};

@@ -2,7 +2,7 @@
 //! (`resource`, `generation`, `attempt`). [`JOB_TIMEOUT`] is the time of every job, beyond that of its type.
 //!
 //! Absent: the bytes and bounds of a message (`wire/convert.rs`), and when a failed job is tried again
-//! (`controller/engine/src/retry.rs`).
+//! (`controller/engine/src/job/next_attempt.rs`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

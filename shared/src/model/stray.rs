@@ -1,8 +1,8 @@
 //! **Strays**: resources that an agent holds and the controller's store has no row for, with enough detail
 //! for an operator to decide about them.
 //!
-//! Absent: which resources are strays (`controller/engine/src/ledger_compare.rs`), and how an agent is asked
-//! about them (`controller/engine/src/restored_stray.rs`).
+//! Absent: which resources are strays (`controller/engine/src/node/ledger_compare.rs`), and how an agent is asked
+//! about them (`controller/engine/src/restored/strays.rs`).
 
 use serde::{Deserialize, Serialize};
 

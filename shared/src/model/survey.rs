@@ -1,7 +1,7 @@
 //! **Survey**: what a server is like that others have configured, as desired states to take it over with.
 //!
 //! Absent: which states an agent finds (`agent/src/host/survey.rs`), and the template that is made of them
-//! (`controller/engine/src/survey.rs`).
+//! (`controller/engine/src/node/survey.rs`).
 
 use super::Spec;
 

@@ -1,7 +1,7 @@
 //! Drift: the state of a resource while no job works on it, as an agent reports it.
 //!
 //! Absent: when an agent looks (`agent/core/src/watch.rs`), and whether drift is corrected
-//! (`controller/engine/src/correct.rs`).
+//! (`controller/engine/src/drift/correct.rs`).
 
 use crate::{Generation, ResourceId};
 

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use crate::MonoTime;
 
-use super::again::Again;
 use super::greeting::{Kind, kind_of};
+use super::resumption::Again;
 use super::session::{Session, is_first};
 use super::{Body, PacketError, Random, Seal, SealPublic};
 

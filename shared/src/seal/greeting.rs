@@ -28,7 +28,7 @@
 use blake3::{Hash, Hasher};
 use x25519_dalek::{PublicKey, SharedSecret};
 
-use super::again::{Again, Origin};
+use super::resumption::{Again, Origin};
 use super::session::{Keys, Session};
 use super::{PACKET_MAX, PacketError, Pair, Random, Seal, VERSION};
 

@@ -11,13 +11,13 @@
 //!
 //! After a new greeting both sides say again what was not acknowledged.
 //!
-//! Absent: what follows from an agent's first words on a connection (`controller/engine/src/session.rs`).
+//! Absent: what follows from an agent's first words on a connection (`controller/engine/src/node/session.rs`).
 
 use chacha20poly1305::aead::AeadInPlace as _;
 use chacha20poly1305::{KeyInit as _, XChaCha20Poly1305};
 
-use super::again::Again;
 use super::greeting::{Kind, kind_of};
+use super::resumption::Again;
 use super::{PACKET_MAX, PacketError, VERSION};
 use crate::MonoTime;
 

@@ -1,6 +1,6 @@
 //! Strays, and how much an agent reads, between version 1 and the model.
 //!
-//! Absent: what an older agent is not sent (`controller/engine/src/older_agent.rs`).
+//! Absent: what an older agent is not sent (`controller/engine/src/node/older_agent.rs`).
 
 use super::convert::{at_most, generation_in, generation_out, id_in, id_out};
 use super::{WireError, v1};

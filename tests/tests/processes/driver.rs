@@ -1,5 +1,5 @@
 //! A controller whose driver dies or hangs does not go on looking well. Debug builds break it at a signal
-//! (`muster_controller::faults`).
+//! (`muster_controller::debug_signals`).
 
 use std::ffi::OsStr;
 use std::os::unix::net::UnixDatagram;

@@ -1,6 +1,6 @@
 //! The end of a job: the agent records its outcome, reports it, and begins the jobs that wait for it.
 //!
-//! Absent: whether a failed job is tried again. The controller decides that (`controller/engine/src/retry.rs`),
+//! Absent: whether a failed job is tried again. The controller decides that (`controller/engine/src/row/outcome.rs`),
 //! by what the host said of the failure (`agent/src/host.rs`).
 
 use muster_shared::ResourceId;

@@ -1,8 +1,8 @@
 //! **Strays**: resources without a row in a controller's store that was restored from a backup. The agent
 //! describes them, and deletes one by the state in its own ledger.
 //!
-//! Absent: which resources are strays (`controller/engine/src/ledger_compare.rs`), and whether one is deleted
-//! (`controller/engine/src/restored_decide.rs`).
+//! Absent: which resources are strays (`controller/engine/src/node/ledger_compare.rs`), and whether one is deleted
+//! (`controller/engine/src/restored/decide.rs`).
 
 use muster_shared::ResourceId;
 use muster_shared::model::{

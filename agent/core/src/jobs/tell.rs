@@ -8,7 +8,7 @@
 //! Jobs that ended have a report of their own.
 //!
 //! Absent: the progress of a running job (`run.rs`), and when the controller takes a silent agent's job for
-//! lost (`controller/engine/src/job_deadline.rs`).
+//! lost (`controller/engine/src/job/deadline.rs`).
 
 use muster_shared::model::{JOBS_EVERY, JOBS_TOLD_MAX, JobState, Stage, Up};
 use muster_shared::{MonoTime, ResourceId};

@@ -2,7 +2,7 @@
 //! begun is interrupted where its type allows that.
 //!
 //! Absent: which types can be interrupted (`is_interruptible`, `shared/src/model/types.rs`), and what is withdrawn
-//! (`controller/engine/src/withdraw.rs`).
+//! (`controller/engine/src/job/withdraw.rs`).
 
 use muster_shared::model::{Action, ContentDigest, Outcome, Report, ReportKey};
 use muster_shared::{Attempt, Generation, ResourceId};

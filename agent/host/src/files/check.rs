@@ -5,7 +5,7 @@ use std::path::Path;
 
 use muster_shared::model::{Content, ContentDigest, File};
 
-use super::{Directory, FileError, Files, PERMISSION_BITS, digest, io, open_regular, owners};
+use super::{Directory, FileError, Files, PERMISSION_BITS, digest, io_error, open_regular, owners};
 
 /// A difference between a file and its desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,7 +48,7 @@ impl Files {
             Content::Stored { digest, .. } => *digest,
         };
         let same = meta.len() == file.content.size()
-            && digest(&mut handle).await.map_err(io(path, "read it"))? == wanted;
+            && digest(&mut handle).await.map_err(io_error(path, "read it"))? == wanted;
         if !same {
             found.push(FileDifference::Content);
         }

@@ -79,7 +79,7 @@ impl Directory {
     }
 
     fn walk(path: &Path, owner: Option<u32>, missing: Missing) -> Result<Self, FileError> {
-        let failed = super::io(path, "look at its directory");
+        let failed = super::io_error(path, "look at its directory");
         let absolute = std::path::absolute(path).map_err(&failed)?;
         let directory = absolute.parent().unwrap_or(Path::new("/"));
         let refused =

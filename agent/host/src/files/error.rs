@@ -1,6 +1,6 @@
 //! The reasons why a file is not as desired, for the operator, and whether a further attempt can help.
 //!
-//! Absent: when that attempt comes (`controller/engine/src/retry.rs`).
+//! Absent: when that attempt comes (`controller/engine/src/job/next_attempt.rs`).
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{Gid, Group, Uid, User};
 use thiserror::Error;
 
-use super::KEPT_MAX;
+use super::before::KEPT_MAX;
 
 /// The reason why a file is not as desired.
 #[derive(Debug, Error)]

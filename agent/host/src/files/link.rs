@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use muster_shared::ResourceId;
 
 use super::directory::Directory;
-use super::{FileError, Files, LEFT_BEHIND, io, name, temporary};
+use super::{FileError, Files, LEFT_BEHIND, io_error, name, temporary};
 
 impl Files {
     /// The target of the symbolic link at the path; `None` if there is no link.
@@ -15,7 +15,7 @@ impl Files {
     /// [`FileError`]
     pub fn link(&self, path: &Path) -> Result<Option<PathBuf>, FileError> {
         let directory = Directory::of(path, None)?;
-        let target = directory.read_link(name(path)).map_err(io(path, "read the link"))?;
+        let target = directory.read_link(name(path)).map_err(io_error(path, "read the link"))?;
         Ok(target.map(PathBuf::from))
     }
 
@@ -32,13 +32,13 @@ impl Files {
     ) -> Result<(), FileError> {
         let directory = Directory::of(path, None)?;
         let temporary = temporary(path, resource);
-        directory.remove(&temporary).map_err(io(path, LEFT_BEHIND))?;
+        directory.remove(&temporary).map_err(io_error(path, LEFT_BEHIND))?;
         let changed = match target.map(Path::as_os_str) {
             Some(target) => directory
                 .make_link(target, &temporary)
                 .and_then(|()| directory.rename(&temporary, name(path))),
             None => directory.remove(name(path)),
         };
-        changed.and_then(|()| directory.sync()).map_err(io(path, "write the link"))
+        changed.and_then(|()| directory.sync()).map_err(io_error(path, "write the link"))
     }
 }

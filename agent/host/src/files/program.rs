@@ -38,7 +38,7 @@ pub fn program(path: &Path) -> Result<Option<PathBuf>, ProgramError> {
             directory => directory?,
         };
         let Some(name) = at.file_name() else { return Err(ProgramError::NotRegular(at)) };
-        let failed = super::io(path, "look at it");
+        let failed = super::io_error(path, "look at it");
         let Some(found) = directory.entry(name).map_err(&failed)? else { return Ok(None) };
         let place = directory.path().join(name);
         if let Some(hazard) = found.hazard {

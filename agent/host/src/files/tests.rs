@@ -1,9 +1,10 @@
 use std::os::unix::fs::symlink;
 
-use muster_shared::model::Content;
+use muster_shared::model::{Content, OnDelete};
 use nix::unistd::chown;
 use uuid::Uuid;
 
+use super::before::{INLINE_MAX, KEPT_MAX};
 use super::*;
 
 struct Folder {

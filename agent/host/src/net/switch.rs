@@ -1,7 +1,7 @@
 //! The network as the flow tables' host needs it: the bridges, the bridge that carries the path to the
 //! controller, and the hold that makes a restarted switch wait for its tables.
 //!
-//! Absent: when a switch is held (`agent/src/driver/hold.rs`), and whether a batch of flow rules is guarded
+//! Absent: when a switch is held (`agent/src/driver/flow_restore_wait.rs`), and whether a batch of flow rules is guarded
 //! (`agent/src/flows/management.rs`).
 
 use std::collections::BTreeSet;

@@ -68,7 +68,7 @@ pub fn read_anything(bytes: &[u8]) -> usize {
             assert!(forms.is_some(), "a rule without a form");
             let _ = super::encode::Encoder::default().rule(&rule, &ports);
         }
-        let _ = super::foreign::text(&flow.parts, &ports);
+        let _ = super::read_foreign::text(&flow.parts, &ports);
     }
     let mut page = Take(bytes);
     while let Some(entry) = page.item(0, 8) {

@@ -1,5 +1,5 @@
 //! Compares what a bridge holds with its desired entries. Two entries are equal if their forms are, which
-//! `form.rs` makes.
+//! `form.rs` makes. A rule of others is counted and left alone.
 //!
 //! Absent: which rules are ours (`FlowId::is_ours`, `shared/src/model/flow.rs`), and what is repaired
 //! (`agent/core/src/flow/compare_with_switch.rs`).

@@ -13,7 +13,7 @@
 //! before. It ends in the desired state all the same, or fails and reports this.
 //!
 //! Absent: whether a unit is restarted or reloaded (`unit/run.rs`), and restarts after a correction
-//! (`controller/engine/src/unit_restart.rs`). Absent too: units of users, and packages that contain units.
+//! (`controller/engine/src/drift/unit_restart.rs`). Absent too: units of users, and packages that contain units.
 
 mod error;
 mod journal;

@@ -1,6 +1,6 @@
 //! One intent for people: its request, its path, its rules, its claims, its moves.
 //!
-//! Absent: the path itself (`controller/intent/src/compile/route.rs`).
+//! Absent: the path itself (`controller/intent/src/compile/constrained_path.rs`).
 
 use muster_api::intent::{IntentRule, IntentView, Point, Reroute, Reservation};
 use serde::Deserialize;

@@ -1,6 +1,6 @@
 //! `muster node move`: a node goes to another site. Makes the join token there, or takes a given one.
 //!
-//! Absent: which nodes may move (`controller/engine/src/moving.rs`), and the move of the agent
+//! Absent: which nodes may move (`controller/engine/src/node/moving.rs`), and the move of the agent
 //! (`agent/core/src/moving.rs`).
 
 use std::collections::BTreeMap;

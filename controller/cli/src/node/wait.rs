@@ -1,7 +1,7 @@
 //! `muster node wait`: waits until a number of servers are online.
 //!
 //! Absent: `--wait` of an operation (`controller/cli/src/wait.rs`), and who is online
-//! (`controller/engine/src/site.rs`).
+//! (`controller/engine/src/view/site.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! `muster stack create`, `update`, `delete`, `rollback`, `check`, `cancel`: send, then wait where asked to.
 //!
 //! Absent: when the wait ends (`controller/cli/src/wait.rs`), and whether the controller accepts the operation
-//! (`controller/engine/src/acceptance.rs`).
+//! (`controller/engine/src/operation/acceptance.rs`).
 
 use std::io::Write;
 use std::path::Path;

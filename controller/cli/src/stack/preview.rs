@@ -1,6 +1,6 @@
 //! `stack preview`: what an update would do, and does not.
 //!
-//! Absent: the comparison itself (`controller/engine/src/preview.rs`).
+//! Absent: the comparison itself (`controller/engine/src/operation/preview.rs`).
 
 use std::fmt::Write as _;
 use std::io::Write as _;

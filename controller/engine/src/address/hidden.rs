@@ -4,13 +4,13 @@
 //! The row of a port notes the values that it has seen, sealed in the store. The note stays when
 //! the network gets another name, and does not depend on what is known of the other stack after a restart.
 //!
-//! Absent: hidden values in reports of agents (`controller/engine/src/hidden.rs`).
+//! Absent: hidden values in reports of agents (`controller/engine/src/view/hidden.rs`).
 
 use muster_shared::ResourceId;
 use muster_template::{Kind, Secrets};
 use serde_json::Value;
 
-use crate::notes::Notes;
+use crate::row::notes::Notes;
 use crate::row::{Row, Slot};
 use crate::traversals::Traversals;
 

@@ -13,8 +13,8 @@ use crate::claim::Claims;
 use crate::intent::Intents;
 use crate::node::Nodes;
 use crate::restored::Restored;
-use crate::rows::Rows;
-use crate::stacks::Stacks;
+use crate::row::rows::Rows;
+use crate::stack::stacks::Stacks;
 
 /// Parts of the engine that flow tables ask about.
 pub(crate) struct FlowSite<'e> {

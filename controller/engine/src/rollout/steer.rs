@@ -1,7 +1,7 @@
 //! Actions of operators on rollouts: which ones a pause, resume, promote or abort applies to, and
 //! what it changes there. Also decides which rollouts of a stack that has timed out stop.
 //!
-//! Absent: what that does to rows (`rollout_rows.rs`).
+//! Absent: what that does to rows (`rollout/rows.rs`).
 
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@ use muster_shared::MonoTime;
 use super::machine::Rollout;
 use super::record::Course;
 use crate::stack::Stack;
+use crate::traversal::walk::Stage;
 use crate::view::View;
-use crate::walk::Stage;
 
 impl View<'_> {
     /// Number of rollouts of operations in progress, by the name of their state.

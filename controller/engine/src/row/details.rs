@@ -6,12 +6,12 @@ use std::sync::Arc;
 use muster_shared::{MonoTime, StackName};
 use muster_template::{DriftPolicy, Hook};
 
-use crate::breaker::Breaker;
-use crate::drift_report::DriftEvent;
-use crate::notes::Notes;
+use crate::drift::breaker::Breaker;
+use crate::drift::drift_report::DriftEvent;
 use crate::row::Row;
-use crate::signal::StoredSignal;
-use crate::waiting_rows::Pause;
+use crate::row::notes::Notes;
+use crate::traversal::signal::StoredSignal;
+use crate::traversal::waiting_rows::Pause;
 
 /// Causes kept of one job: the newest.
 const CAUSES_MAX: usize = 20;

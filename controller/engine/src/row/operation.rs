@@ -1,6 +1,6 @@
 //! Changes of a row by an operation: its role, its part in the traversal, its replacement.
 //!
-//! Absent: which rows an operation changes (`layout.rs`, `derive_traversal.rs`).
+//! Absent: which rows an operation changes (`traversal/layout.rs`, `traversal/derive.rs`).
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use muster_shared::model::Action;
 use muster_shared::{ResourceId, StackName};
 use muster_template::{DriftPolicy, Hook, Kind};
 
-use crate::breaker::Breaker;
+use crate::drift::breaker::Breaker;
 use crate::node::NodeKey;
 use crate::record::{Observation, Status};
 use crate::row::{Dirty, Goal, Held, Role, Row, RowDetails, Slot};

@@ -2,7 +2,7 @@
 //! succeeded, is tried again or has failed, and whose failure that is. Pure; a table test has a row for each cause and
 //! action, with a column for each outcome.
 //!
-//! Absent: which outcome a report stands for (`row/report_meaning.rs`), and what is done about it (`settle.rs`).
+//! Absent: which outcome a report stands for (`row/report_meaning.rs`), and what is done about it (`job/apply_outcome.rs`).
 
 use muster_shared::model::{Action, Observed};
 
@@ -178,8 +178,8 @@ mod tests {
     use muster_template::{Desired, Kind};
 
     use super::*;
-    use crate::cause::Cause;
     use crate::row::NewTask;
+    use crate::row::cause::Cause;
 
     const RETRIES: u32 = 3;
 

@@ -3,12 +3,12 @@
 use muster_shared::model::Action;
 use muster_shared::{MonoTime, NodeId};
 
-use crate::breaker::Breaker;
+use crate::drift::breaker::Breaker;
 use crate::elapsed::Elapsed;
 use crate::node::NodeKey;
 use crate::record::{ProgressRecord, ResourceRecord, Status};
 use crate::row::{Goal, Held, Last, Row, RowDetails, TaskState};
-use crate::waiting_rows::Pause;
+use crate::traversal::waiting_rows::Pause;
 
 impl Row {
     /// Builds a row from the store. `node` is the key of its node, `now` the time of the start.

@@ -106,7 +106,7 @@ mod tests {
     use muster_template::Kind;
 
     use super::*;
-    use crate::cause::Cause;
+    use crate::row::cause::Cause;
     use crate::row::{Held, NewTask};
 
     /// A row in the second attempt of its job of generation 7, which has ended if `state` is `None`.

@@ -8,16 +8,16 @@
 //!                 └──────── undo ◀─────── Withdrawing
 //! ```
 //!
-//! Absent: which job a row gets (`row/needed.rs`), what an outcome leads to (`row/outcome.rs`), and when a job is sent or
-//! withdrawn (`job.rs`, `withdraw.rs`).
+//! Absent: which job a row gets (`row/update_or_replace.rs`), what an outcome leads to (`row/outcome.rs`), and when a job is sent or
+//! withdrawn (`job.rs`, `job/withdraw.rs`).
 
 use muster_shared::model::Action;
 use muster_shared::{Generation, MonoTime};
 
-use crate::cause::Cause;
-use crate::phase::Phase;
 use crate::record::{Observation, PackedSpec, Status};
+use crate::row::cause::Cause;
 use crate::row::{Held, Row, Slot};
+use crate::view::phase::Phase;
 
 /// A job without a known outcome.
 #[derive(Debug)]

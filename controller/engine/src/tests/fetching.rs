@@ -7,7 +7,7 @@ use muster_shared::wire::CHUNK_MAX;
 
 use super::bed::{Bed, node, parse};
 use crate::SourceText;
-use crate::fetches::SERVED_MAX;
+use crate::job::fetches::SERVED_MAX;
 
 /// Two pieces for each node, and each node has a file of its own.
 fn files(nodes: usize) -> Bed {

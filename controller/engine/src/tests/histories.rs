@@ -11,7 +11,7 @@ use super::drift::says;
 use super::flow_tables::{device, rule};
 use super::restored::{held, rules};
 use super::trees::source;
-use crate::clones::GONE_AFTER;
+use crate::node::clones::GONE_AFTER;
 use crate::{CORRECTIONS_MAX, Hook};
 
 fn comes(bed: &mut Bed, instance: u128) {

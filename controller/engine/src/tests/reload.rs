@@ -53,7 +53,10 @@ impl View<'_> {
             known.insert(format!("extras of {id}"), self.rows_of(stack.extras.iter()));
             // A failed operation has ended, however far it was.
             let walk = stack.walk.as_ref().filter(|_| stack.status == Status::InProgress);
-            known.insert(format!("left of {id}"), format!("{:?}", walk.map(crate::walk::Walk::forward_left)));
+            known.insert(
+                format!("left of {id}"),
+                format!("{:?}", walk.map(crate::traversal::walk::Walk::forward_left)),
+            );
         }
         for stack in self.graph.stacks.values() {
             for (path, rollout) in self.jobs.rollouts.of_stack(stack.id) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::bed::{Bed, options, parse, stack, under};
-use crate::notes::Notes;
+use crate::row::notes::Notes;
 use crate::{Answer, Hook, Options, Refusal, Request, Signal, Source, SourceText};
 
 /// A handle, a condition with these properties, and a resource that needs the data of the signals.

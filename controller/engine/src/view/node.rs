@@ -11,10 +11,10 @@ use muster_template::{Selector, fact, facts_by_name};
 use serde_json::{Map, Value};
 
 use crate::node::{Node, NodeKey};
-use crate::phase::{NeededBy, Phase};
 use crate::row::{Row, Slot};
-use crate::site::NodeState;
 use crate::view::View;
+use crate::view::phase::{NeededBy, Phase};
+use crate::view::site::NodeState;
 
 /// Lost resources shown of one node. More would only fill screens and answers. Their number is shown.
 const LOST_SHOWN: usize = 1000;
@@ -87,6 +87,18 @@ impl View<'_> {
     /// so callers do that outside of the engine.
     pub fn known_nodes(&self) -> Vec<KnownNode> {
         self.node_page(None, usize::MAX)
+    }
+
+    /// The next nodes by name, as [`View::known_nodes`] has them.
+    pub fn node_page(&self, after: Option<&NodeId>, most: usize) -> Vec<KnownNode> {
+        let (drifted, conflicts) = (self.drifted_on_nodes(), self.mac_conflicts());
+        let known = |it| self.known_node(it, &drifted, &conflicts);
+        self.graph.nodes.iter_after(after).filter_map(known).take(most).collect()
+    }
+
+    pub fn node_named(&self, name: &NodeId) -> Option<KnownNode> {
+        let key = self.graph.nodes.find(name)?;
+        self.known_node((key, &self.graph.nodes[key]), &self.drifted_on_nodes(), &self.mac_conflicts())
     }
 
     pub(crate) fn known_node(

@@ -1,15 +1,14 @@
 //! Pages of long lists. A page starts after a name. Its cost depends on the page, not on the list.
 
-use muster_shared::{NodeId, ResourceId, StackName};
+use muster_shared::{ResourceId, StackName};
 use muster_template::Kind;
 
-use super::node::KnownNode;
 use super::stack::status_of;
 use super::{ResourceView, StackView};
-use crate::phase::NeededBy;
 use crate::row::Slot;
 use crate::stack::Stack;
 use crate::view::View;
+use crate::view::phase::NeededBy;
 
 /// With more rows in clean-up than this, a page does not name the rows that need them. That takes a
 /// look at the whole stack.
@@ -103,17 +102,5 @@ impl View<'_> {
     /// The next stacks by name, without outputs and parameters.
     pub fn stack_page(&self, after: Option<&StackName>, most: usize) -> Vec<StackView> {
         self.graph.stacks.after(after).map(|stack| self.short_view(stack)).take(most).collect()
-    }
-
-    /// The next nodes by name, as [`View::known_nodes`] has them.
-    pub fn node_page(&self, after: Option<&NodeId>, most: usize) -> Vec<KnownNode> {
-        let (drifted, conflicts) = (self.drifted_on_nodes(), self.mac_conflicts());
-        let known = |it| self.known_node(it, &drifted, &conflicts);
-        self.graph.nodes.iter_after(after).filter_map(known).take(most).collect()
-    }
-
-    pub fn node_named(&self, name: &NodeId) -> Option<KnownNode> {
-        let key = self.graph.nodes.find(name)?;
-        self.known_node((key, &self.graph.nodes[key]), &self.drifted_on_nodes(), &self.mac_conflicts())
     }
 }

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use muster_shared::{ResourceId, StackName};
 use muster_template::Kind;
 
-use crate::cause::Cause;
-use crate::phase::{NeededBy, Phase};
 use crate::record::{Observation, Status, action_str};
+use crate::row::cause::Cause;
 use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::view::View;
+use crate::view::phase::{NeededBy, Phase};
 
 pub use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView, ResourceView};
 pub use muster_api::stack::{ActiveView, FailureView, OutputView, ProgressView, StackView};

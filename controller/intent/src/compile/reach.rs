@@ -1,7 +1,7 @@
 //! Compiles each kind of intent: from one port to another or to several, from several to one, over
 //! given links, or between hosts.
 //!
-//! Absent: the choice of a path (`compile/route.rs`), and the rules (`compile/rules.rs`).
+//! Absent: the choice of a path (`compile/constrained_path.rs`), and the rules (`compile/rules.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@
 //! taken it.
 //!
 //! Absent: the same for the direct endpoint (`link/direct/session.rs`), and what follows for the node
-//! (`controller/engine/src/node_away.rs`).
+//! (`controller/engine/src/node/away.rs`).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,13 +23,13 @@ use rumqttc::v5::mqttbytes::QoS;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::link::away_after_silence;
 use crate::link::contents::Room;
 use crate::link::inbox::{Inbox, NodeInbox, Pending};
 use crate::link::nodes::Nodes;
 use crate::link::outbound::Outbound;
 use crate::link::reason::{Reason, Refusal};
 use crate::link::registry::Peer;
-use crate::link::silence;
 use crate::random::random;
 
 /// From a greeting to the first packet of its session.
@@ -400,7 +400,7 @@ impl<'a> Talk<'a> {
     }
 
     fn silent_at(&self) -> Option<Instant> {
-        self.waiting.is_none().then(|| self.last_heard + silence::OVER_A_BROKER)
+        self.waiting.is_none().then(|| self.last_heard + away_after_silence::OVER_A_BROKER)
     }
 
     fn lost_at(&self) -> Option<Instant> {

@@ -3,7 +3,7 @@
 //! (`welcome`).
 //!
 //! Absent: which keys are valid (`link/admitted.rs`), and what follows from the end of a connection
-//! (`controller/engine/src/node_away.rs`).
+//! (`controller/engine/src/node/away.rs`).
 
 use std::io;
 use std::net::IpAddr;
@@ -26,11 +26,11 @@ use super::session::{End, Session, Terms};
 use super::stream::{Stream, Turn};
 use super::tls::{Named, node_of, wrong_clock};
 use crate::lease::since_boot;
+use crate::link::away_after_silence;
 use crate::link::inbox::NodeInbox;
 use crate::link::outbound::Outbound;
 use crate::link::reason::{Reason, Refusal};
 use crate::link::registry::Peer;
-use crate::link::silence;
 use crate::pki::is_bound_to;
 
 /// Publishes that our side takes unacknowledged. Each publish is delivered before the next is read,
@@ -326,7 +326,7 @@ fn welcome(shared: &Shared, stream: &mut Stream, connect: &Connect, max: usize) 
             authentication_data: None,
         }),
     }));
-    silence::on_a_connection(ours.unwrap_or(wanted))
+    away_after_silence::on_a_connection(ours.unwrap_or(wanted))
 }
 
 /// Refuses a client that was not let in.

@@ -1,7 +1,7 @@
 //! The section `resource_registry` of one environment: mappings of types, and policies for resources.
 //!
 //! Absent: which mapping counts for a resource (`mapping.rs`), and the wait at a hook
-//! (`controller/engine/src/hook.rs`).
+//! (`controller/engine/src/traversal/hook.rs`).
 
 use crate::Limits;
 use crate::build::{Reader, Stop};

@@ -1,6 +1,6 @@
 //! Constraints of an intent: a list of maps of one key each.
 //!
-//! Absent: how a path meets them (`controller/intent/src/compile/route.rs`).
+//! Absent: how a path meets them (`controller/intent/src/compile/constrained_path.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,7 +1,7 @@
 //! Every expression once: names become indexes, and what each resource uses is noted. Decides what each resource needs,
 //! and where a function may stand.
 //!
-//! Absent: in which order resources are made (`controller/engine/src/walk.rs`).
+//! Absent: in which order resources are made (`controller/engine/src/traversal/walk.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

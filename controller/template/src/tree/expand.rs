@@ -1,6 +1,6 @@
 //! Expands templates to a tree: opens every stack, group and chain, until no resource stands for others.
 //!
-//! Absent: the tree of a stack that runs (`controller/engine/src/expand_tree.rs`).
+//! Absent: the tree of a stack that runs (`controller/engine/src/traversal/expand_tree.rs`).
 
 mod address;
 mod group;

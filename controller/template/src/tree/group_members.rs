@@ -1,6 +1,6 @@
 //! The members of groups and chains: their number, their types, and their batches.
 //!
-//! Absent: the wait between two batches (`controller/engine/src/waiting_rows.rs`), and rollouts of a `for_each`
+//! Absent: the wait between two batches (`controller/engine/src/traversal/waiting_rows.rs`), and rollouts of a `for_each`
 //! (`controller/template/src/rollout.rs`).
 
 use std::collections::BTreeSet;

@@ -2,7 +2,7 @@
 //! reference to the desired state of that resource, and the reader of the properties takes that
 //! state as it comes.
 //!
-//! Absent: restarts after a correction (`controller/engine/src/unit_trigger.rs`), and the unit itself
+//! Absent: restarts after a correction (`controller/engine/src/drift/unit_trigger.rs`), and the unit itself
 //! (`shared/src/model/types/unit.rs`).
 
 use muster_shared::model::Spec;

@@ -1,6 +1,6 @@
 //! `OS::Heat::WaitCondition` and its handle: properties, and the attributes that only a cloud has.
 //!
-//! Absent: signals, and when the condition is met or fails (`controller/engine/src/signal.rs`).
+//! Absent: signals, and when the condition is met or fails (`controller/engine/src/traversal/signal.rs`).
 
 use serde_json::Value;
 

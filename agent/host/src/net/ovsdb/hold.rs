@@ -5,7 +5,7 @@
 //! set again, for the next start. `external_ids:muster-flow-restore` marks our key; a key without the mark
 //! belongs to others and is left alone.
 //!
-//! Absent: when the key is set and removed (`agent/src/driver/hold.rs`).
+//! Absent: when the key is set and removed (`agent/src/driver/flow_restore_wait.rs`).
 
 use std::collections::BTreeSet;
 

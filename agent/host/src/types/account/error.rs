@@ -1,7 +1,7 @@
 //! The reasons why a user or a group is not as desired, and whether a further attempt can help. No error contains a
 //! password or its hash.
 //!
-//! Absent: when that attempt comes (`controller/engine/src/retry.rs`).
+//! Absent: when that attempt comes (`controller/engine/src/job/next_attempt.rs`).
 
 use std::io;
 use std::path::PathBuf;

@@ -1,6 +1,6 @@
 //! The reasons why a package is not as desired, and whether a further attempt can help.
 //!
-//! Absent: when that attempt comes (`controller/engine/src/retry.rs`).
+//! Absent: when that attempt comes (`controller/engine/src/job/next_attempt.rs`).
 
 use std::io;
 

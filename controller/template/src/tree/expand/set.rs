@@ -8,7 +8,7 @@
 //!     └─┴── a ◀── c      everybody else, `scope: all` and `get_attr`: the set is a barrier, N edges and one each
 //! ```
 //!
-//! Absent: which nodes match now (`controller/engine/src/follow.rs`), and the pace of a change through the members
+//! Absent: which nodes match now (`controller/engine/src/stack/follow.rs`), and the pace of a change through the members
 //! (`controller/engine/src/rollout/machine.rs`).
 
 use std::sync::Arc;

@@ -1,0 +1,176 @@
+//! Drift that agents report outside of jobs. The row changes at once. Events are written less often.
+//!
+//! A report counts only if the agent compared the thing with the state that this engine believes it
+//! holds. While the agent has a job no report counts: the agent looks again afterwards. A drifted
+//! row stays COMPLETE, and the next operation that wants the row applies it again.
+//!
+//! Absent: whether drift is corrected (`drift/correct.rs`), and when an agent looks
+//! (`agent/core/src/watch.rs`).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+use muster_shared::model::{Action, Drift, DriftState};
+use muster_template::DriftPolicy;
+
+use crate::jobs::Jobs;
+use crate::node::NodeKey;
+use crate::record::{Observation, Status};
+use crate::row::{Row, Slot};
+use crate::timer::TimerKey;
+use crate::todo::Todo;
+
+/// Interval between two events about one resource, so that flapping does not fill the stack's
+/// events. The last state is always reported.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// Links named in one event.
+const LINKS_NAMED: usize = 10;
+/// The last drift event of a row, and what the next one reports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct DriftEvent {
+    /// When the last event was written. `None`: there was none.
+    at: Option<MonoTime>,
+    observed: Observation,
+    reason: Box<str>,
+    /// Links whose carrier changed since, with the carrier that was reported last.
+    carriers: BTreeMap<Box<str>, bool>,
+}
+
+impl DriftEvent {
+    /// A job or a check found the resource in this state and reports that itself.
+    pub fn replace(&mut self, observed: Observation) {
+        (self.observed, self.reason) = (observed, Box::default());
+    }
+}
+
+impl Jobs {
+    /// Handles drift reports of a connected agent.
+    pub(crate) fn drifts(&mut self, node: NodeKey, drifts: Vec<Drift>) {
+        if self.graph.nodes[node].presence.is_ready() {
+            for drift in drifts {
+                self.graph.hear(node, &drift);
+                self.drift(node, drift);
+            }
+        }
+    }
+
+    fn drift(&mut self, node: NodeKey, drift: Drift) {
+        let Some(slot) = self.graph.rows.of_thing(&drift.resource) else { return };
+        let row = &self.graph.rows[slot];
+        let is_believed = row.node == Some(node) && row.held() == Some(drift.generation);
+        if !is_believed || row.is_lost() || row.handed_over || row.is_sent() {
+            return;
+        }
+        let observed = match drift.state {
+            _ if row.drift_policy() == DriftPolicy::Ignore => Observation::InSync,
+            DriftState::InSync => Observation::InSync,
+            DriftState::Drifted => Observation::Drifted,
+            DriftState::Missing => Observation::Missing,
+        };
+        let why = observed.differs().then(|| {
+            let reason = self.graph.shown(slot, &drift.reason);
+            format!("{}: {reason}", observed.as_str()).into_boxed_str()
+        });
+        let row = &mut self.graph.rows[slot];
+        if row.task().is_some() {
+            // If the job turns out never to have begun, the row is as it was before, with this drift.
+            return row.drift_before_task(observed, why);
+        }
+        if !row.is_as_held() || !(observed.differs() || row.observed().differs()) {
+            return;
+        }
+        let reason = if row.status() == Some(Status::Complete) { why } else { row.reason().map(Box::from) };
+        if observed.differs() {
+            self.graph.ctx.agenda.push_back(Todo::Correct(slot));
+        }
+        let row = &mut self.graph.rows[slot];
+        if (row.observed(), row.reason()) == (observed, reason.as_deref()) {
+            return;
+        }
+        row.drift(reason);
+        self.set_observed(slot, observed);
+        self.graph.row_changed(slot, false);
+        self.tell_soon(slot);
+    }
+
+    /// The carrier of a link changed. `was` is the carrier before.
+    pub(crate) fn carrier_changed(&mut self, slot: Slot, link: &str, was: bool) {
+        let row = &mut self.graph.rows[slot];
+        // The row's own job takes links up and down.
+        if row.task().is_some() || row.is_lost() {
+            return;
+        }
+        let drift_event = row.drift_event_or_new();
+        drift_event.carriers.entry(link.into()).or_insert(was);
+        self.tell_soon(slot);
+    }
+
+    fn tell_soon(&mut self, slot: Slot) {
+        let told =
+            self.graph.rows[slot].details().drift_event.as_ref().and_then(|drift_event| drift_event.at);
+        match told.map(|at| at + TOLD_EVERY).filter(|due| *due > self.graph.ctx.now) {
+            Some(due) => self.graph.ctx.timers.set(due, TimerKey::DriftEvent(slot)),
+            None => self.tell_drift(slot),
+        }
+    }
+
+    /// The timer of the next drift event.
+    pub(crate) fn drift_event_due(&mut self, slot: Slot, due: MonoTime) {
+        let drift_event = self.graph.rows.get(slot).and_then(|row| row.details().drift_event.as_ref());
+        if drift_event.is_some_and(|drift_event| drift_event.at.is_some_and(|at| at + TOLD_EVERY == due)) {
+            self.tell_drift(slot);
+        }
+    }
+
+    /// Writes events for what differs from the last report.
+    fn tell_drift(&mut self, slot: Slot) {
+        let now = self.graph.ctx.now;
+        let row = &mut self.graph.rows[slot];
+        let (observed, reason) = (row.observed(), row.reason().map(Box::<str>::from).unwrap_or_default());
+        let node = row.node;
+        let Some(drift_event) = row.drift_event_mut() else { return };
+        let mut words = Vec::new();
+        let is_news = match observed.differs() {
+            true => (drift_event.observed, &drift_event.reason) != (observed, &reason),
+            false => drift_event.observed.differs(),
+        };
+        if is_news {
+            words.push(if observed.differs() { reason.to_string() } else { "in sync again".to_owned() });
+        }
+        (drift_event.observed, drift_event.reason) = (observed, reason);
+        let carriers = std::mem::take(&mut drift_event.carriers);
+        for (link, was) in carriers.into_iter().take(LINKS_NAMED) {
+            let facts = node.and_then(|node| self.graph.nodes[node].facts.as_ref());
+            match facts.and_then(|told| told.carrier(&link)).filter(|is| *is != was) {
+                Some(true) => words.push(format!("carrier found on {link}")),
+                Some(false) => words.push(format!("carrier lost on {link}")),
+                None => {}
+            }
+        }
+        if words.is_empty() {
+            return;
+        }
+        if let Some(drift_event) = self.graph.rows[slot].drift_event_mut() {
+            drift_event.at = Some(now);
+        }
+        words.into_iter().for_each(|word| self.graph.tell_of(slot, word));
+    }
+}
+
+impl Row {
+    /// Whether the last state that the agent held is this row's spec, so that drift from one is
+    /// drift from the other.
+    fn is_as_held(&self) -> bool {
+        let by_check = self.status() == Some(Status::Failed) && self.action() == Some(Action::Check);
+        let last = self.status() == Some(Status::Failed) && self.held() == Some(self.generation);
+        !self.is_going() && (self.status() == Some(Status::Complete) || by_check || last)
+    }
+}
+
+impl Default for DriftEvent {
+    fn default() -> Self {
+        let observed = Observation::Unknown;
+        Self { at: None, observed, reason: Box::default(), carriers: BTreeMap::new() }
+    }
+}

@@ -5,6 +5,8 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde::ser::{Serialize, SerializeMap, Serializer};
@@ -267,10 +269,29 @@ fn hex(digest: u128) -> String {
     format!("{digest:032x}")
 }
 
+/// A parameter's value.
+pub(crate) enum Known<'v> {
+    /// The bound value.
+    Bound(&'v Value),
+    /// A value that a rendering keeps.
+    Kept(Rc<Value>),
+}
+
+impl Deref for Known<'_> {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        match self {
+            Self::Bound(value) => value,
+            Self::Kept(value) => value,
+        }
+    }
+}
+
 /// The source of a template's parameter values.
 pub(crate) trait Values {
     /// The value of this index; `None` if the values belong to another template.
-    fn value(&self, index: u32) -> Option<Result<Cow<'_, Value>, RenderError>>;
+    fn value(&self, index: u32) -> Option<Result<Known<'_>, RenderError>>;
     /// Whether a condition of the template holds, by index; `None` while the stack has no name.
     fn condition(&self, index: u32) -> Option<Result<bool, RenderError>>;
     /// Name and id of the stack, once they are known.
@@ -284,8 +305,8 @@ pub(crate) trait Values {
 }
 
 impl Values for Parameters {
-    fn value(&self, index: u32) -> Option<Result<Cow<'_, Value>, RenderError>> {
-        self.at(index).map(|value| Ok(Cow::Borrowed(value)))
+    fn value(&self, index: u32) -> Option<Result<Known<'_>, RenderError>> {
+        self.at(index).map(|value| Ok(Known::Bound(value)))
     }
 
     fn condition(&self, index: u32) -> Option<Result<bool, RenderError>> {

@@ -7,6 +7,8 @@ mod cron;
 mod custom;
 mod pattern;
 
+use std::rc::Rc;
+
 use serde::Serialize;
 use serde_json::{Map, Number, Value};
 
@@ -146,6 +148,17 @@ impl ParameterDef {
         self.converted(given).and_then(|value| self.allowed(value))
     }
 
+    /// As [`ParameterDef::take`], without a copy of what needs no conversion.
+    pub(crate) fn take_shared(&self, given: Rc<Value>) -> Result<Rc<Value>, String> {
+        match (self.kind, &*given) {
+            (ParameterType::Json, Value::Object(_) | Value::Array(_)) => match self.refusal(&given) {
+                None => Ok(given),
+                Some(message) => Err(message),
+            },
+            _ => self.take(&given).map(Rc::new),
+        }
+    }
+
     /// Converts a given value to the parameter's type. Errors do not show the value of a hidden parameter.
     pub(crate) fn converted(&self, given: &Value) -> Result<Value, String> {
         let hidden = |message| match self.hidden {
@@ -175,10 +188,14 @@ impl ParameterDef {
 
     /// A value of its type, if all constraints allow it.
     pub(crate) fn allowed(&self, value: Value) -> Result<Value, String> {
-        match self.constraints.iter().find_map(|constraint| constraint.refusal(&value, self.hidden)) {
+        match self.refusal(&value) {
             None => Ok(value),
             Some(message) => Err(message),
         }
+    }
+
+    fn refusal(&self, value: &Value) -> Option<String> {
+        self.constraints.iter().find_map(|constraint| constraint.refusal(value, self.hidden))
     }
 }
 

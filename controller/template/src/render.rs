@@ -15,6 +15,7 @@ mod yaql;
 
 use std::borrow::Cow;
 use std::cell::Cell;
+use std::rc::Rc;
 
 pub(crate) use muster_shared::property::Step;
 use serde_json::{Map, Value};
@@ -22,7 +23,7 @@ pub(crate) use text::is_true;
 use thiserror::Error;
 
 use crate::Limits;
-use crate::bind::{Parameters, Values};
+use crate::bind::{Known, Parameters, Values};
 use crate::error::{Place, cut, push_key};
 use crate::expression::{Call, Entry, Expr, ExprKind, describe};
 use crate::template::Template;
@@ -50,9 +51,14 @@ pub trait References {
     ///
     /// # Errors
     /// The reason why there is no value.
-    fn resolve(&self, index: u32, name: &str, path: &[String]) -> Result<Option<(Value, usize)>, Unresolved> {
+    fn resolve(
+        &self,
+        index: u32,
+        name: &str,
+        path: &[String],
+    ) -> Result<Option<(Rc<Value>, usize)>, Unresolved> {
         let _ = path;
-        Ok(self.attribute(index, name).map(|value| (value, 0)))
+        Ok(self.attribute(index, name).map(|value| (Rc::new(value), 0)))
     }
     /// `name`, `labels` or a [`crate::fact`] of a node, or the value under a path in it; `None` while it
     /// is unknown.
@@ -157,7 +163,7 @@ impl Template {
         parameters: &Parameters,
         refs: &dyn References,
     ) -> Result<Value, RenderError> {
-        self.output_with(index, parameters, refs)
+        self.output_with(index, parameters, refs).map(Rc::unwrap_or_clone)
     }
 
     pub(crate) fn output_with(
@@ -165,14 +171,14 @@ impl Template {
         index: usize,
         parameters: &dyn Values,
         refs: &dyn References,
-    ) -> Result<Value, RenderError> {
+    ) -> Result<Rc<Value>, RenderError> {
         let output = &self.outputs[index];
         if let Some(condition) = &output.condition
             && !self.holds(condition, parameters, &["outputs", &output.key, "condition"])?
         {
-            return Ok(Value::Null);
+            return Ok(Rc::new(Value::Null));
         }
-        self.rendered(&output.value, parameters, refs, &["outputs", &output.key, "value"])
+        self.shared(&output.value, parameters, refs, &["outputs", &output.key, "value"])
     }
 
     pub(crate) fn rendered(
@@ -184,6 +190,18 @@ impl Template {
     ) -> Result<Value, RenderError> {
         let scope = Scope { template: self, parameters, refs, left: Cell::new(Limits::RENDERED) };
         scope.value(expr).map_err(|fault| self.placed(fault, place))
+    }
+
+    /// As [`Template::rendered`]. A whole parameter or attribute that the rendering keeps is not copied.
+    pub(crate) fn shared(
+        &self,
+        expr: &Expr,
+        parameters: &dyn Values,
+        refs: &dyn References,
+        place: &[&str],
+    ) -> Result<Rc<Value>, RenderError> {
+        let scope = Scope { template: self, parameters, refs, left: Cell::new(Limits::RENDERED) };
+        scope.shared(expr).map_err(|fault| self.placed(fault, place))
     }
 
     /// Whether a condition holds.
@@ -301,6 +319,21 @@ impl Scope<'_> {
         }
     }
 
+    /// As [`Scope::value`], without a copy of what the rendering keeps.
+    fn shared(&self, expr: &Expr) -> Result<Rc<Value>, Fault> {
+        if let ExprKind::Call(call) = &expr.kind {
+            if let Call::GetParam { parameter, path } = &**call {
+                return self.get_param(expr.at, *parameter, path);
+            }
+            if let Call::GetAttr { resource, attribute, path } = &**call
+                && self.exists(*resource)?
+            {
+                return self.get_attr(expr.at, *resource, attribute, path);
+            }
+        }
+        self.value(expr).map(Rc::new)
+    }
+
     fn list(&self, items: &[Expr]) -> Result<Value, Fault> {
         let mut list = Vec::with_capacity(items.len());
         for (i, item) in items.iter().enumerate() {
@@ -333,14 +366,18 @@ impl Scope<'_> {
 
     fn call(&self, at: Place, call: &Call) -> Result<Value, Fault> {
         match call {
-            Call::GetParam { parameter, path } => self.get_param(at, *parameter, path),
+            Call::GetParam { parameter, path } => {
+                self.get_param(at, *parameter, path).map(Rc::unwrap_or_clone)
+            }
             Call::GetResource { resource } if !self.exists(*resource)? => Ok(Value::Null),
             Call::GetAttr { resource, .. } if !self.exists(*resource)? => Ok(Value::Null),
             Call::GetResource { resource } => {
                 let found = self.refs.reference(*resource).map_err(|why| Fault::unresolved(at, why))?;
                 found.ok_or(Fault::NotYet(*resource))
             }
-            Call::GetAttr { resource, attribute, path } => self.get_attr(at, *resource, attribute, path),
+            Call::GetAttr { resource, attribute, path } => {
+                self.get_attr(at, *resource, attribute, path).map(Rc::unwrap_or_clone)
+            }
             Call::GetNode { parts } => {
                 self.get_node(at, parts).map_err(|fault| fault.within_key(call.name()))
             }
@@ -390,18 +427,21 @@ impl Scope<'_> {
         }
     }
 
-    fn get_param(&self, at: Place, parameter: u32, path: &[Expr]) -> Result<Value, Fault> {
+    fn get_param(&self, at: Place, parameter: u32, path: &[Expr]) -> Result<Rc<Value>, Fault> {
         let found = self.parameters.value(parameter);
         let value = found.ok_or_else(|| Fault::new(at, "these parameters belong to another template"))?;
         let value = value.map_err(|error| Fault::Elsewhere(Box::new(error)))?;
         let what = || format!("the parameter '{}'", self.template.parameters[parameter as usize].name);
-        let value = self.select(at, &value, path, what).map_err(|fault| fault.within_key("get_param"))?;
-        let Some(value) = value else { return Ok(Value::String(String::new())) };
-        self.spend(at, weight(value))?;
-        Ok(value.clone())
+        let found = self.select(at, &value, path, what).map_err(|fault| fault.within_key("get_param"))?;
+        let Some(found) = found else { return Ok(Rc::new(Value::String(String::new()))) };
+        self.spend(at, weight(found))?;
+        Ok(match &value {
+            Known::Kept(value) if path.is_empty() => value.clone(),
+            Known::Kept(_) | Known::Bound(_) => Rc::new(found.clone()),
+        })
     }
 
-    fn get_attr(&self, at: Place, resource: u32, attribute: &str, path: &[Expr]) -> Result<Value, Fault> {
+    fn get_attr(&self, at: Place, resource: u32, attribute: &str, path: &[Expr]) -> Result<Rc<Value>, Fault> {
         let name = &self.template.resources[resource as usize].name;
         let keys = self.keys(path).map_err(|fault| fault.within_key("get_attr"))?;
         let found = self.refs.resolve(resource, attribute, &keys);
@@ -415,12 +455,12 @@ impl Scope<'_> {
             });
         };
         let what = || format!("the attribute '{}' of '{name}'", cut(attribute));
-        let value = self.select(at, &value, &path[used..], what);
-        let Some(value) = value.map_err(|fault| fault.within_key("get_attr"))? else {
-            return Ok(Value::Null);
+        let found = self.select(at, &value, &path[used..], what);
+        let Some(found) = found.map_err(|fault| fault.within_key("get_attr"))? else {
+            return Ok(Rc::new(Value::Null));
         };
-        self.spend(at, weight(value))?;
-        Ok(value.clone())
+        self.spend(at, weight(found))?;
+        Ok(if used == path.len() { value } else { Rc::new(found.clone()) })
     }
 
     fn get_node(&self, at: Place, parts: &[Expr]) -> Result<Value, Fault> {

@@ -11,6 +11,7 @@ mod parts;
 mod value;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -426,7 +427,7 @@ impl Tree {
             Some(grown) => {
                 let context = Context::new(&grown.parts, refs);
                 let within = context.within(0);
-                self.template.output_with(index, &within, &within)
+                self.template.output_with(index, &within, &within).map(Rc::unwrap_or_clone)
             }
         }
     }

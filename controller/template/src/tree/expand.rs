@@ -274,7 +274,7 @@ impl<'a> Expander<'a> {
             let each = |(at, definition): (usize, &crate::ParameterDef)| match within.value(number(at)) {
                 Some(Ok(value)) => {
                     if definition.hidden {
-                        secrets.push((crate::text::text_of(&value).into_owned(), value.clone().into_owned()));
+                        secrets.push((crate::text::text_of(&value).into_owned(), Value::clone(&value)));
                     }
                     digest::of_value(&value)
                 }

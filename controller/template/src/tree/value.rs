@@ -5,13 +5,14 @@
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use muster_shared::model::{DEPLOY_STATUS_CODE, DEPLOY_STDERR, DEPLOY_STDOUT, Spec};
 use serde_json::{Map, Value};
 
 use super::parts::{Below, Body, Instance, NONE, Parts, Scope};
 use crate::Limits;
-use crate::bind::{Facade, StackNames, Values};
+use crate::bind::{Facade, Known, StackNames, Values};
 use crate::digest;
 use crate::error::{cut, suggestion};
 use crate::expression::{Expr, ExprKind, describe};
@@ -32,8 +33,8 @@ pub(super) struct Context<'a> {
     pub parts: &'a Parts,
     /// References by place.
     pub refs: &'a dyn References,
-    values: RefCell<BTreeMap<(u32, u32), Value>>,
-    outputs: RefCell<BTreeMap<(u32, u32), Value>>,
+    values: RefCell<BTreeMap<(u32, u32), Rc<Value>>>,
+    outputs: RefCell<BTreeMap<(u32, u32), Rc<Value>>>,
     conditions: RefCell<BTreeMap<(u32, u32), bool>>,
     /// The members for which properties are rendered, the innermost first: the stack of each, its group's
     /// variable, its own name.
@@ -75,11 +76,11 @@ impl<'a> Context<'a> {
 
     /// The properties of a resource as an object, or the value below; `None` if it is not given, or null.
     pub fn property(&self, index: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
-        Ok(self.given(index, steps)?.filter(|value| !value.is_null()))
+        Ok(self.given(index, steps)?.filter(|value| !value.is_null()).map(Rc::unwrap_or_clone))
     }
 
     /// The same, with null where that is given.
-    fn given(&self, index: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
+    fn given(&self, index: u32, steps: &[&str]) -> Result<Option<Rc<Value>>, RenderError> {
         match self.instance(index).body {
             Body::Own { scope, resource } => self.own_property(scope, resource, steps),
             Body::Member { of } => {
@@ -90,11 +91,13 @@ impl<'a> Context<'a> {
                 self.members.borrow_mut().push((self.parts.written(of).0, variable, own));
                 let value = self.property(of, &steps);
                 self.members.borrow_mut().pop();
-                Ok(value?.map(|value| with_index(value, variable, own)))
+                Ok(value?.map(|value| Rc::new(with_index(value, variable, own))))
             }
             Body::Link { of } => self.given(of, &[&["resource_properties"], steps].concat()),
-            Body::Deployed { of } => self.deployed_property(of, self.parts.own_name(index), steps),
-            Body::Each { of } => self.property_of_each(index, of, steps),
+            Body::Deployed { of } => {
+                Ok(self.deployed_property(of, self.parts.own_name(index), steps)?.map(Rc::new))
+            }
+            Body::Each { of } => Ok(self.property_of_each(index, of, steps)?.map(Rc::new)),
         }
     }
 
@@ -108,7 +111,7 @@ impl<'a> Context<'a> {
         self.nodes.borrow_mut().push((self.parts.written(of).0, node));
         let value = self.given(of, steps);
         self.nodes.borrow_mut().pop();
-        let mut value = value?;
+        let mut value = value?.map(Rc::unwrap_or_clone);
         if steps.is_empty()
             && let Value::Object(all) = value.get_or_insert_with(|| Value::Object(Map::new()))
         {
@@ -136,7 +139,12 @@ impl<'a> Context<'a> {
         }
     }
 
-    fn own_property(&self, scope: u32, resource: u32, steps: &[&str]) -> Result<Option<Value>, RenderError> {
+    fn own_property(
+        &self,
+        scope: u32,
+        resource: u32,
+        steps: &[&str],
+    ) -> Result<Option<Rc<Value>>, RenderError> {
         let template = &self.scope(scope).template;
         let resource = &template.resources[resource as usize];
         let mut place = vec!["resources", &resource.name, "properties"];
@@ -147,11 +155,12 @@ impl<'a> Context<'a> {
             place.push(step);
         }
         let within = self.within(scope);
-        let value = template.rendered(expr, &within, &within, &place)?;
-        let found = left
-            .iter()
-            .try_fold(value, |mut value, step| value.as_object_mut().and_then(|map| map.remove(*step)));
-        Ok(found)
+        let value = template.shared(expr, &within, &within, &place)?;
+        if left.is_empty() {
+            return Ok(Some(value));
+        }
+        let found = left.iter().try_fold(&*value, |value, step| value.as_object()?.get(*step));
+        Ok(found.map(|found| Rc::new(found.clone())))
     }
 
     /// The given properties.
@@ -166,7 +175,7 @@ impl<'a> Context<'a> {
     }
 
     /// A value from another stack, from an environment, or from the template itself.
-    fn parameter(&self, scope: u32, index: u32) -> Result<Value, RenderError> {
+    fn parameter(&self, scope: u32, index: u32) -> Result<Rc<Value>, RenderError> {
         if let Some(known) = self.values.borrow().get(&(scope, index)) {
             return Ok(known.clone());
         }
@@ -179,9 +188,9 @@ impl<'a> Context<'a> {
                 self.parts.environment.default_of(definition),
                 definition.default_value(&template.file),
             ) {
-                (Some(Ok(value)), _) => value,
+                (Some(Ok(value)), _) => Rc::new(value),
                 (Some(Err(error)), _) | (None, Err(error)) => return Err(error.into()),
-                (None, Ok(Some(default))) => default,
+                (None, Ok(Some(default))) => Rc::new(default),
                 (None, Ok(None)) => {
                     let name = &definition.name;
                     let message =
@@ -195,17 +204,22 @@ impl<'a> Context<'a> {
         Ok(value)
     }
 
-    fn converted(&self, stands: u32, definition: &ParameterDef, given: Value) -> Result<Value, RenderError> {
+    fn converted(
+        &self,
+        stands: u32,
+        definition: &ParameterDef,
+        given: Rc<Value>,
+    ) -> Result<Rc<Value>, RenderError> {
         let wrong = |message: String| self.said_of(stands, Some(&definition.name), &message);
         let given = if given.is_null() {
             // As in Heat, also where the parameter has a default.
-            definition.kind.empty()
+            Rc::new(definition.kind.empty())
         } else if definition.kind == ParameterType::CommaDelimitedList {
-            delimited(given)
+            Rc::new(delimited(Rc::unwrap_or_clone(given)))
         } else {
             given
         };
-        definition.take(&given).map_err(wrong)
+        definition.take_shared(given).map_err(wrong)
     }
 
     /// The outer template's properties of the resource that is this stack.
@@ -287,7 +301,7 @@ impl<'a> Context<'a> {
         if let Below::Scope(scope) = instance.below {
             let outputs = &self.scope(scope).template.outputs;
             if let Ok(at) = outputs.binary_search_by(|output| (*output.key).cmp(STACK_ID)) {
-                return Ok(self.output(scope, at)?);
+                return Ok(self.output(scope, at).map(Rc::unwrap_or_clone)?);
             }
         }
         if let Below::Set(set) = instance.below {
@@ -304,7 +318,7 @@ impl<'a> Context<'a> {
         Unresolved::Elsewhere(RenderError::NotYet { resource, index })
     }
 
-    fn output(&self, scope: u32, at: usize) -> Result<Value, RenderError> {
+    fn output(&self, scope: u32, at: usize) -> Result<Rc<Value>, RenderError> {
         let key = (scope, u32::try_from(at).unwrap_or(NONE));
         if let Some(known) = self.outputs.borrow().get(&key) {
             return Ok(known.clone());
@@ -318,33 +332,41 @@ impl<'a> Context<'a> {
     }
 
     /// The value of `get_attr`, with the number of followed keys.
-    fn attribute(&self, index: u32, name: &str, keys: &[String]) -> Found<Option<(Value, usize)>> {
+    fn attribute(&self, index: u32, name: &str, keys: &[String]) -> Found<Option<(Rc<Value>, usize)>> {
         let instance = self.instance(index);
         if let Some(path) = name.strip_prefix("resource.").filter(|_| instance.kind.is_whole()) {
-            return self.attribute_inside(index, path, keys).map(Some);
+            let (value, used) = self.attribute_inside(index, path, keys)?;
+            return Ok(Some((Rc::new(value), used)));
         }
         match instance.below {
             Below::Scope(scope) => self.stack_attribute(scope, name),
-            Below::Group(group) => self.group_attribute(index, group, name, keys).map(Some),
-            Below::Set(set) => self.set_attribute(index, set, name, keys).map(Some),
-            Below::Nothing if instance.kind == Kind::None => Ok(Some((Value::Null, keys.len()))),
+            Below::Group(group) => {
+                let (value, used) = self.group_attribute(index, group, name, keys)?;
+                Ok(Some((Rc::new(value), used)))
+            }
+            Below::Set(set) => {
+                let (value, used) = self.set_attribute(index, set, name, keys)?;
+                Ok(Some((Rc::new(value), used)))
+            }
+            Below::Nothing if instance.kind == Kind::None => Ok(Some((Rc::new(Value::Null), keys.len()))),
             Below::Nothing => match self.refs.attribute(index, name) {
-                Some(value) => Ok(Some((value, 0))),
+                Some(value) => Ok(Some((Rc::new(value), 0))),
                 None if self.refs.is_ready(index) => Ok(None),
                 None => Err(self.not_yet(index)),
             },
         }
     }
 
-    fn stack_attribute(&self, scope: u32, name: &str) -> Found<Option<(Value, usize)>> {
+    fn stack_attribute(&self, scope: u32, name: &str) -> Found<Option<(Rc<Value>, usize)>> {
         let outputs = &self.scope(scope).template.outputs;
         if let Ok(at) = outputs.binary_search_by(|output| (*output.key).cmp(name)) {
             return Ok(Some((self.output(scope, at)?, 0)));
         }
         if name == "outputs" {
-            let each = |at: usize| Ok((outputs[at].key.to_string(), self.output(scope, at)?));
+            let each =
+                |at: usize| Ok((outputs[at].key.to_string(), Rc::unwrap_or_clone(self.output(scope, at)?)));
             let all: Result<Map<String, Value>, RenderError> = (0..outputs.len()).map(each).collect();
-            return Ok(Some((Value::Object(all?), 0)));
+            return Ok(Some((Rc::new(Value::Object(all?)), 0)));
         }
         let near = suggestion(name, outputs.iter().map(|output| &*output.key));
         let file = &self.scope(scope).template.file;
@@ -460,25 +482,23 @@ impl<'a> Context<'a> {
     fn selected(&self, index: u32, name: &str, keys: &[String]) -> Found<Value> {
         let resource = &self.instance(index).name;
         let found = self.attribute(index, name, keys)?;
-        let Some((mut value, used)) = found else {
+        let Some((value, used)) = found else {
             return Err(Unresolved::Wrong(format!(
                 "the resource '{resource}' has no attribute '{}'",
                 cut(name)
             )));
         };
-        for key in &keys[used..] {
-            let next = match &mut value {
-                Value::Object(map) => map.remove(key),
-                Value::Array(items) => {
-                    key.parse().ok().filter(|at| *at < items.len()).map(|at: usize| items.swap_remove(at))
-                }
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
-            };
-            // As in Heat, for each member: a path that leads nowhere gives null.
-            let Some(next) = next else { return Ok(Value::Null) };
-            value = next;
+        let keys = &keys[used..];
+        if keys.is_empty() {
+            return Ok(Rc::unwrap_or_clone(value));
         }
-        Ok(value)
+        let found = keys.iter().try_fold(&*value, |value, key| match value {
+            Value::Object(map) => map.get(key),
+            Value::Array(items) => items.get(key.parse::<usize>().ok()?),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => None,
+        });
+        // As in Heat, for each member: a path that leads nowhere gives null.
+        Ok(found.cloned().unwrap_or_default())
     }
 }
 
@@ -497,10 +517,10 @@ impl InScope<'_, '_> {
 }
 
 impl Values for InScope<'_, '_> {
-    fn value(&self, index: u32) -> Option<Result<Cow<'_, Value>, RenderError>> {
+    fn value(&self, index: u32) -> Option<Result<Known<'_>, RenderError>> {
         match self.scope {
             0 => self.context.parts.parameters.value(index),
-            scope => Some(self.context.parameter(scope, index).map(Cow::Owned)),
+            scope => Some(self.context.parameter(scope, index).map(Known::Kept)),
         }
     }
 
@@ -575,7 +595,7 @@ impl References for InScope<'_, '_> {
         }
     }
 
-    fn resolve(&self, index: u32, name: &str, path: &[String]) -> Found<Option<(Value, usize)>> {
+    fn resolve(&self, index: u32, name: &str, path: &[String]) -> Found<Option<(Rc<Value>, usize)>> {
         match self.of(index) {
             // A unit restarts for objects on its own node.
             Some(place)
@@ -584,12 +604,14 @@ impl References for InScope<'_, '_> {
                 let own = self.own_node().and_then(|node| self.context.parts.member_of(place, &node));
                 match (own, self.own_node()) {
                     (Some(member), _) => self.context.attribute(member, name, path),
-                    (None, Some(_)) => Ok(Some((Value::from(""), path.len()))),
-                    (None, None) => self.context.states(place).map(|states| Some((states, path.len()))),
+                    (None, Some(_)) => Ok(Some((Rc::new(Value::from("")), path.len()))),
+                    (None, None) => {
+                        self.context.states(place).map(|states| Some((Rc::new(states), path.len())))
+                    }
                 }
             }
             Some(place) => self.context.attribute(place, name, path),
-            None => Ok(Some((Value::Null, path.len()))),
+            None => Ok(Some((Rc::new(Value::Null), path.len()))),
         }
     }
 }

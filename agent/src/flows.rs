@@ -4,8 +4,8 @@
 //! other. Absent: decisions (`agent/core/src/flow.rs`), OpenFlow (`agent/host/src/openflow.rs`) and nftables
 //! (`agent/host/src/nftables.rs`).
 
+mod bridge_or_filter;
 mod device;
-mod either;
 mod entries;
 pub mod management;
 #[cfg(test)]
@@ -280,7 +280,7 @@ impl Flows {
         let (device, rundir, tell) = (device.clone(), self.rundir.clone(), self.tell.clone());
         spawn_local(async move {
             let result = openflow::trace(&rundir, &device, &question).await;
-            let result = result.map_err(|error| either::chain(&error));
+            let result = result.map_err(|error| bridge_or_filter::chain(&error));
             // The driver ends first only when the agent does.
             let _ = tell.send((device, DeviceEvent::Input(FlowInput::Traced { number, result }))).await;
         });

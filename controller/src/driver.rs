@@ -10,7 +10,7 @@
 //! mistake), pending requests get that error, and the engine is rebuilt from the durable state. Agents keep
 //! their connections: each is greeted once more and sends lost messages again (`conversations.rs`). Until a
 //! probe succeeds only reads are answered; after a mistake the driver continues at once, unless the mistake
-//! is repeated (`mistake.rs`).
+//! is repeated (`driver/pause_after_bad_commit.rs`).
 //!
 //! Absent: when the site is read-only, and when it is tried again (`turn.rs`); which messages of agents a turn takes
 //! (`link/intake/fair.rs`).
@@ -18,7 +18,7 @@
 mod audit;
 mod conversations;
 mod handle;
-mod mistake;
+mod pause_after_bad_commit;
 mod read_only;
 mod turn;
 

@@ -20,8 +20,8 @@
 //!
 //! Absent: the times (`machine.rs`), and which of several sites a controller asks for (`share.rs`).
 
+mod agents_at_standby;
 mod keeper;
-mod knocks;
 mod machine;
 mod share;
 
@@ -35,8 +35,8 @@ use muster_shared::{Epoch, MonoTime, NodeId};
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
 
+pub use agents_at_standby::Knocks;
 pub use keeper::{Ended, Keeper, Taken};
-pub use knocks::Knocks;
 pub use machine::{Holder, Standby, Terms, Verdict};
 pub use share::Share;
 

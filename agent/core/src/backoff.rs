@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use crate::random::Random;
+
 /// A controller that restarts is back within this, so the first attempts come quickly.
 const CEILING_FIRST: Duration = Duration::from_millis(200);
 /// A fleet that waits longer than this looks dead to its operator.
@@ -31,31 +33,6 @@ impl Backoff {
         let ceiling = self.ceiling;
         self.ceiling = (ceiling * 2).min(CEILING_MAX);
         self.random.below(ceiling)
-    }
-}
-
-/// SplitMix64 (Steele, Lea, Flood): enough to spread a fleet.
-#[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
-
-impl Random {
-    /// The same seed gives the same numbers.
-    pub(crate) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A random duration of at most `most`.
-    pub(crate) fn below(&mut self, most: Duration) -> Duration {
-        let micros = u64::try_from(most.as_micros()).expect("delays are seconds");
-        Duration::from_micros(self.next() % (micros + 1))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
     }
 }
 

@@ -12,9 +12,9 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_shared::model::{Facts, Up};
 
-use crate::backoff::Random;
 use crate::effects::Effects;
 use crate::face::Effect;
+use crate::random::Random;
 
 /// The pause after a hint: a link that comes up changes a few times.
 const SETTLE: Duration = Duration::from_millis(50);

@@ -56,11 +56,11 @@ use muster_shared::model::{ContentDigest, Up};
 use muster_shared::{Generation, MonoTime, ResourceId};
 use uuid::Uuid;
 
-use crate::backoff::Random;
 use crate::connection::Connection;
 use crate::effects::Effects;
 use crate::face::Effect;
 use crate::fetch::Fetch;
+use crate::random::Random;
 use compare_with_switch::Watching;
 use stage::Batch;
 use table::Table;

@@ -32,6 +32,7 @@ mod lanes;
 mod ledger;
 mod moving;
 mod ports;
+mod random;
 mod reconnect;
 mod survey;
 mod watch;

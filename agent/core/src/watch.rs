@@ -22,10 +22,10 @@ use muster_shared::model::{Drift, DriftState, Lane, Outcome, Report, Up};
 use muster_shared::wire::{DRIFT_REASON_MAX, DRIFTS_MAX};
 use muster_shared::{Generation, MonoTime, ResourceId};
 
-use crate::backoff::Random;
 use crate::effects::Effects;
 use crate::face::{Effect, Found, Look, Looked, Retry, RunError};
 use crate::ledger::{Entry, Ledger};
+use crate::random::Random;
 
 /// The pause after a hint, since one change is seldom alone. A person hardly notices it.
 const SETTLE: Duration = Duration::from_millis(50);

@@ -12,7 +12,7 @@
 //! last state holds, since the switch goes on without it. Without a bridge, no port is listened to.
 //!
 //! Absent: when ports are reported (`agent/core/src/ports.rs`), and the links between them
-//! (`controller/intent/src/ports.rs`).
+//! (`controller/intent/src/links_from_reports.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

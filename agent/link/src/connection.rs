@@ -11,11 +11,11 @@
 //! active: until then this one may only be busy. Heartbeats are enough for that, and MQTT's own pings, which
 //! rumqttc would send beside them, are not needed.
 //!
-//! Absent: which of a site's controllers is tried (`connection/greet.rs`), when to connect again
+//! Absent: which of a site's controllers is tried (`connection/try_addresses.rs`), when to connect again
 //! (`agent/core/src/reconnect.rs`), and whether the controller is obeyed
 //! (`agent/core/src/connection.rs`).
 
-mod greet;
+mod try_addresses;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,8 +37,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use greet::greet_known;
-pub use greet::{greet, resolve};
+use try_addresses::greet_known;
+pub use try_addresses::{greet, resolve};
 
 use crate::broker::{Line, ThroughBroker, Way};
 use crate::clock::since_boot;

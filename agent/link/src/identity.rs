@@ -1,4 +1,4 @@
-//! The identity of a node, the certificates that it trusts, and the order in which it tries addresses. Decides when its
+//! The identity of a node, the certificates that it trusts, and the addresses that it was given. Decides when its
 //! certificate is due for renewal.
 //!
 //! Absent: the renewal (`join.rs`), renewal because a certificate was refused (`agent/src/driver/reach.rs`),

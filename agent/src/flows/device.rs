@@ -22,7 +22,7 @@ use muster_shared::model::flow::{
 use tokio::sync::mpsc::{Receiver, Sender};
 use tokio::time::{Instant, sleep_until};
 
-use super::either::{self, Switch, chain};
+use super::bridge_or_filter::{self, Switch, chain};
 use super::entries::{Change, Manner, Table};
 use crate::flow_log::wall_clock;
 
@@ -108,7 +108,7 @@ struct SwitchObservation {
     /// The number of ends reported since then.
     ended: usize,
     /// The extraneous rules of that comparison.
-    extraneous: Vec<either::Extraneous>,
+    extraneous: Vec<bridge_or_filter::Extraneous>,
     unsayable: BTreeMap<FlowId, Arc<str>>,
     /// A change was never answered: groups and meters of it may exist, which carry no cookie.
     is_unsure: bool,

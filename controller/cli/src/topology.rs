@@ -1,7 +1,7 @@
 //! `muster topology show`: bridges, the links between them, and the ways of intents, as tables, a document,
 //! Graphviz's language or a drawing.
 //!
-//! Absent: how a link is found by LLDP (`controller/intent/src/ports.rs`), and how a path is chosen
+//! Absent: how a link is found by LLDP (`controller/intent/src/links_from_reports.rs`), and how a path is chosen
 //! (`controller/intent/src/compile/constrained_path.rs`).
 
 use clap::builder::NonEmptyStringValueParser;

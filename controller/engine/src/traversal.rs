@@ -22,6 +22,7 @@ pub(crate) mod rebuild_tree;
 pub(crate) mod remove_unwanted;
 pub(crate) mod signal;
 pub(crate) mod stage_end;
+pub(crate) mod timeout;
 pub(crate) mod virtual_resource;
 pub(crate) mod visit;
 pub(crate) mod waiting_rows;

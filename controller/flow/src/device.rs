@@ -16,12 +16,12 @@ use muster_template::ForeignPolicy;
 
 use crate::application::Applications;
 use crate::compare_with_agent::Comparing;
+use crate::device_report::Peer;
 use crate::effect::{Effect, Job};
 use crate::entry::FlowStanding;
 use crate::operation::Operation;
 use crate::question::Questions;
 use crate::record::{FlowChange, FlowDeviceRecord};
-use crate::session::Peer;
 use crate::site::{Refused, Site};
 use crate::table::Table;
 use crate::undone::Undone;

@@ -11,10 +11,10 @@ use muster_shared::model::flow::{Bridge, FlowDown, FlowState};
 use muster_shared::{Generation, MonoTime, NodeId};
 
 use crate::device::{DeviceKey, Flows, Target};
+use crate::device_report::Peer;
 use crate::effect::Failure;
 use crate::operation::{Begun, FlowAction, Operation, OperationStatus};
 use crate::record::{FlowChange, ForgottenRecord};
-use crate::session::Peer;
 use crate::site::{Refused, Turn};
 
 /// Bound on tables forgotten while their nodes were away, or just now: as many as there may be devices.

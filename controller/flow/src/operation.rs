@@ -14,11 +14,11 @@ use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 use serde::{Deserialize, Serialize};
 
 use crate::device::{DEVICE_ENTRIES_MAX, DeviceKey, ENTRIES_MAX, Flows, OPEN_MAX, Target};
+use crate::device_report::Peer;
 use crate::effect::Failure;
 use crate::entry::{Kept, Written};
 use crate::owner::{Asker, Owner, OwnerCheck};
 use crate::record::{FlowChange, FlowOperationRecord, FlowPartRecord};
-use crate::session::Peer;
 use crate::site::{Refused, Site, Turn};
 
 /// Bound on open operations. Each keeps its further stages.

@@ -8,10 +8,10 @@ use std::collections::BTreeSet;
 use muster_shared::model::flow::{DeviceName, FlowId};
 
 use crate::device::Flows;
+use crate::device_report::Peer;
 use crate::entry::Kept;
 use crate::operation::{Begun, FlowAction, FlowOp, FlowWrite};
 use crate::owner::Owner;
-use crate::session::Peer;
 use crate::site::{Refused, Turn};
 
 impl Flows {

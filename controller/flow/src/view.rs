@@ -12,10 +12,10 @@ use muster_shared::model::flow::{
 };
 
 use crate::device::{Device, DeviceKey, Flows};
+use crate::device_report::Peer;
 use crate::entry::{FlowStanding, Kept};
 use crate::owner::Owner;
 use crate::record::FlowMark;
-use crate::session::Peer;
 use crate::site::{Refused, Site};
 
 /// An entry. The caller renders it outside of the driver.

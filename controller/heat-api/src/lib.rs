@@ -29,10 +29,10 @@ mod preview;
 mod query;
 mod request;
 mod resource;
+mod resource_times;
 mod service;
 mod stack;
 mod time;
-mod times;
 mod validate;
 
 use std::sync::Arc;

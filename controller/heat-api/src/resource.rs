@@ -19,8 +19,8 @@ use crate::fault::{Fault, cut};
 use crate::nested::{self, Item};
 use crate::place::{self, Names, Place};
 use crate::query::{self, Pairs};
+use crate::resource_times::{self, Times};
 use crate::time::heat;
-use crate::times::{self, Times};
 use crate::{Heat, body, contents};
 
 /// Names of filters, and of what else may be asked.
@@ -42,7 +42,7 @@ struct Listing {
 impl Listing {
     async fn of(asking: &Asking, place: Place) -> Result<Self, Fault> {
         let rows: Vec<ResourceView> = asking.api.get(&place.api("/resources")).await?;
-        let times = times::of(asking, &place, &rows).await?;
+        let times = resource_times::of(asking, &place, &rows).await?;
         let mut required_by: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for row in &rows {
             // As in Heat, of those beside it.

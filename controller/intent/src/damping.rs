@@ -1,7 +1,7 @@
 //! Ports that come and go. A port that came back waits before it counts as up, longer each time that
 //! it fails again soon: intents do not move with each of its falls.
 //!
-//! Absent: the report of a port (`manager/network.rs`).
+//! Absent: what follows from a port's report (`links_from_reports.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

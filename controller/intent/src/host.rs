@@ -5,7 +5,7 @@
 //! lists them.
 //!
 //! Absent: which of several statements counts (`topology/whereabouts.rs`), and the sources of these
-//! reports (`Ports::look_for_hosts`, `ports.rs`).
+//! reports (`Ports::look_for_hosts`, `links_from_reports.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -16,11 +16,11 @@
 //! (`controller/engine/src/intent/request.rs`), the clock.
 
 mod load;
+mod move_rules;
 mod network;
 mod place;
 mod request;
 mod view;
-mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -45,8 +45,8 @@ use crate::phase::{Request, Standing, State, counts};
 use crate::reservations::{Holder, Ledger, Share};
 use crate::topology::{DeviceNo, LinkNo, PortNo, Topology};
 use load::Stand;
+use move_rules::Work;
 use place::{Open, Placed, labelled};
-use work::Work;
 
 /// Bound on the intents of a site. At a kilobyte each they take a quarter of a gigabyte.
 pub const INTENTS_MAX: usize = 250_000;

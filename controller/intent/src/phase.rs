@@ -7,7 +7,7 @@
 //!   withdraw ─▶ WITHDRAW_REQ ─▶ WITHDRAWING ─▶ WITHDRAWN ─▶ purge
 //! ```
 //!
-//! Absent: how an intent is installed or withdrawn (`manager/work.rs`), and when it is retried
+//! Absent: how an intent is installed or withdrawn (`manager/move_rules.rs`), and when it is retried
 //! (`manager.rs`).
 
 /// The last request for an intent.

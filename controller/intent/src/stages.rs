@@ -11,7 +11,7 @@
 //! rules from there on. New rules wait for those too if packets would reach the new rules at once,
 //! or would come from there to a rule that an open write removes first.
 //!
-//! Absent: the writes of a stage, and what follows if one fails (`manager/work.rs`).
+//! Absent: the writes of a stage, and what follows if one fails (`manager/move_rules.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,7 +6,7 @@
 //! This file takes in what agents and operators say of devices, ports and links. `graph` reads them
 //! for paths and views, `whereabouts` has the places of hosts, and `change` keeps what changed.
 //!
-//! Absent: reports of agents (`ports.rs`), and time (`damping.rs`).
+//! Absent: reports of agents (`links_from_reports.rs`), and time (`damping.rs`).
 
 mod change;
 mod graph;

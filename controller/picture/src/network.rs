@@ -1,6 +1,6 @@
 //! Bridges, the links between them and the ways of intents, as a picture: an SVG document, or one for Graphviz.
 //!
-//! Absent: how a link is found by LLDP (`controller/intent/src/ports.rs`), how a path is chosen
+//! Absent: how a link is found by LLDP (`controller/intent/src/links_from_reports.rs`), how a path is chosen
 //! (`controller/intent/src/compile/constrained_path.rs`), and the drawing itself (`drawing.rs`).
 
 use std::cmp::Reverse;

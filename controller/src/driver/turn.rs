@@ -18,7 +18,7 @@ use muster_template::Tree;
 use super::Outbox;
 use super::audit::{Audit, Caller, NotLetIn, log_refusal};
 use super::conversations::{Conversations, Resumed};
-use super::mistake::Mistakes;
+use super::pause_after_bad_commit::Mistakes;
 use super::read_only::{PROBE_FIRST, ReadOnly};
 use crate::link::{Admitted, Grant};
 use crate::store::{Failure, Store, StoreError};

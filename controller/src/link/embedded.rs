@@ -40,7 +40,7 @@ use super::direct::frame::{Connect, Frame};
 use super::direct::metered::Metered;
 use super::direct::stream::{Stream, Turn};
 use super::direct::tls;
-use super::quiet::Quiet;
+use super::limit_warnings::Quiet;
 use super::reason::{Reason, Refusal};
 use crate::pki::Pki;
 

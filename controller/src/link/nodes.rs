@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 use super::contents::Contents;
 use super::heartbeats::Heartbeats;
 use super::intake::Feed;
-use super::quiet::Quiet;
+use super::limit_warnings::Quiet;
 use super::reason::{Reason, Refusal};
 use super::registry::Registry;
 use super::{Common, LinkEvent};

@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::convert::{note_scrub, sealed_with};
 use super::database::now;
 use super::key::{DataKey, KeyFile};
+use super::rekey::{note_scrub, sealed_with};
 use super::schema::{has_table, version};
 use super::sql::{Db, values};
 use super::{Database, StoreError, meta};

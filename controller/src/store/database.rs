@@ -10,10 +10,10 @@ use muster_engine::record::Change;
 use muster_engine::{Snapshot, SourceText, Starts};
 use muster_shared::{Epoch, NodeId, StackName};
 
-use super::convert::sealed_with;
+use super::clock_across_restarts::SteadyClock;
 use super::key::{DataKey, KeyFile};
+use super::rekey::sealed_with;
 use super::sql::{Db, values};
-use super::steady::SteadyClock;
 use super::write::Writer;
 use super::{Bounds, Failure, Location, Store, StoreError, meta, name, schema};
 use crate::durations::Durations;

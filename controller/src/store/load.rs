@@ -6,13 +6,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::convert::digest_of;
 use super::damaged::DamagedRows;
 use super::database::int;
 use super::key::DataKey;
 use super::sealed::{
     ATTRIBUTES, Column, ENVIRONMENTS, HIDDEN_DIGESTS, OUTPUTS, SECRET_NOTES, SPEC, open, open_text,
 };
+use super::sealed_content::digest_of;
 use super::sql::{Damage, Db, FromValue, Row, ValueRef, values};
 use super::write::SPEC_VERSION;
 use super::{Database, Store as _, StoreError, corrections, meta, schema};

@@ -5,10 +5,10 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::convert::read_content;
 use super::database::int;
 use super::key::DataKey;
 use super::sealed::{Column, ENVIRONMENTS, FILES, PARAMETERS, TEMPLATE, open_text};
+use super::sealed_content::read_content;
 use super::sql::{Damage, Db, values};
 use super::{Location, StoreError};
 use muster_api::stack::{EventRow, RevisionRow};

@@ -12,7 +12,7 @@ use muster_engine::record::{
     Counts, Course, MemberRecord, Proven, RolloutChange, RolloutRecord, RolloutSnapshot,
 };
 
-/// Writes a change. `steady` is the time of the [`SteadyClock`](super::steady::SteadyClock).
+/// Writes a change. `steady` is the time of the [`SteadyClock`](super::clock_across_restarts::SteadyClock).
 pub(super) fn apply(db: &Db, change: &RolloutChange, steady: i64) -> Result<(), StoreError> {
     match change {
         RolloutChange::Kept { row, record, members, anew } => {

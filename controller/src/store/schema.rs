@@ -3,9 +3,9 @@
 //!
 //! Absent: the tables of the lease, which have no version (`lease.rs`).
 
-use super::convert::note_key;
 use super::database::int;
 use super::key::DataKey;
+use super::rekey::note_key;
 use super::sql::{Db, values};
 use super::{StoreError, meta};
 

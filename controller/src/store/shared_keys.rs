@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use super::backup::{SiteKeys, key_place, read_keys, same_keys};
-use super::convert::sealed_with;
 use super::key::KeyFile;
+use super::rekey::sealed_with;
 use super::sql::{Db, upsert, values};
 use super::{Database, LeaseTable, Location, StoreError, schema};
 use crate::pki;

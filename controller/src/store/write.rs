@@ -14,13 +14,13 @@ use muster_engine::record::{
 use muster_shared::{NodeId, StackName};
 use muster_template::DriftPolicy;
 
-use super::convert::{put_content, remove_content};
 use super::database::{began, int, json};
 use super::key::DataKey;
 use super::sealed::{
     ATTRIBUTES, ENVIRONMENTS, FILES, HIDDEN_DIGESTS, OUTPUTS, PARAMETERS, SECRET_NOTES, SPEC, SealedText,
     TEMPLATE,
 };
+use super::sealed_content::{put_content, remove_content};
 use super::sql::{Db, Statement, upsert, values};
 use super::{Bounds, StoreError, corrections, meta};
 

@@ -5,7 +5,7 @@
 //! link. So a node that reports a beacon has a cable to that port, or an accomplice with one: a link cannot
 //! be invented.
 //!
-//! Absent: the links that follow from it (`controller/intent/src/ports.rs`).
+//! Absent: the links that follow from it (`controller/intent/src/links_from_reports.rs`).
 
 use std::fmt;
 

@@ -12,7 +12,7 @@ use muster_controller::store::{Failure, Store, StoreError};
 use muster_engine::record::{Change, ProgressRecord};
 use muster_engine::{Snapshot, SourceText};
 use muster_intent::phase::State;
-use muster_shared::model::ReportKey;
+use muster_shared::model::{Action, ReportKey};
 use muster_shared::{Attempt, Epoch, NodeId, StackName};
 
 pub use self::tables::{Tables, brief};
@@ -141,8 +141,11 @@ impl Store for SimStore {
             shared.signals.held_since = None;
             let out = shared.tables.rows.values().filter(|row| row.progress.in_flight);
             for row in out {
-                let ProgressRecord { generation, attempt, .. } = row.progress;
+                let ProgressRecord { generation, attempt, action, .. } = row.progress;
                 shared.sent.insert((row.physical, generation));
+                if action.is_some_and(|action| action.applies() && action != Action::Adopt) {
+                    shared.made.insert(row.physical);
+                }
                 let key = ReportKey { resource: row.physical, generation, attempt: Attempt(attempt) };
                 shared.tried.insert(key);
                 shared.may_have.insert(key);

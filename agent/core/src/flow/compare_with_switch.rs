@@ -19,7 +19,7 @@ use super::{
     Compared, Device, DivergentForms, EXTRANEOUS_MAX, FlowEffect, Op, Repaired, Switch, TableEntry, Turn,
     Work, bounded,
 };
-use crate::backoff::Random;
+use crate::random::Random;
 
 /// The pause after a hint, since one change is seldom alone.
 const SETTLE: Duration = Duration::from_millis(20);

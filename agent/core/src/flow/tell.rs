@@ -1,6 +1,6 @@
 //! Decides when the states of flow tables are reported to the controller, and answers its questions.
 //!
-//! Absent: what the controller makes of a report (`controller/flow/src/session.rs`).
+//! Absent: what the controller makes of a report (`controller/flow/src/device_report.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

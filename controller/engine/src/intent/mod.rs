@@ -25,8 +25,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_flow::{DeviceKey, Flows, Turn};
 use muster_intent::host::HostId;
+use muster_intent::links_from_reports::Ports;
 use muster_intent::manager::{Effect, Ended, IntentNo, Manager};
-use muster_intent::ports::Ports;
 use muster_intent::record::IntentChange;
 use muster_intent::topology::ConnectPoint;
 use muster_shared::MonoTime;

@@ -2,7 +2,7 @@
 //! exists at once. An intent's resource waits until the intent is installed; its removal waits
 //! until no rule is left.
 //!
-//! Absent: how an intent is installed or removed (`controller/intent/src/manager/work.rs`).
+//! Absent: how an intent is installed or removed (`controller/intent/src/manager/move_rules.rs`).
 
 use std::time::Duration;
 

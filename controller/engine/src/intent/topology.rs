@@ -1,12 +1,12 @@
 //! The network as agents report it: passed on to the intents' machine, and reported to stacks.
 //!
-//! Absent: which devices, links and hosts follow from a report (`controller/intent/src/ports.rs`).
+//! Absent: which devices, links and hosts follow from a report (`controller/intent/src/links_from_reports.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_intent::compile::claimed;
+use muster_intent::links_from_reports::{Ports, Turn};
 use muster_intent::manager::TopologyView;
-use muster_intent::ports::{Ports, Turn};
 use muster_shared::NodeId;
 use muster_shared::model::topology::DevicePorts;
 

@@ -4,7 +4,7 @@
 //! Rows that are neither ready nor failed wait for the next operation, also over a restart.
 //!
 //! Absent: how one job is withdrawn (`job/withdraw.rs`), and an operation whose time is over
-//! (`Traversals::stack_due`, `traversal/stage_end.rs`).
+//! (`Traversals::stack_due`, `traversal/timeout.rs`).
 
 use muster_shared::StackName;
 

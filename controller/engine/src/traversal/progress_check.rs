@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Absent: what a resource waits for (`view/phase.rs`), and the timeout of an operation (`Traversals::stack_due`,
-//! `traversal/stage_end.rs`).
+//! `traversal/timeout.rs`).
 
 use std::time::Duration;
 

@@ -1,20 +1,21 @@
-//! Decides when a stage of a traversal has ended, and whether the stack is COMPLETE, FAILED or
-//! timed out, and computes its outputs then. A traversal is the walk over a stack's graph.
+//! Decides when a stage of a traversal has ended, and whether the stack is COMPLETE or
+//! FAILED, and computes its outputs then. A traversal is the walk over a stack's graph.
 //!
 //! ```text
 //!   (First ▶) Forward ── all ready ──▶ Cleanup ── all gone ──▶ COMPLETE (or, for DELETE, no stack)
 //!                └── nothing can go on ────┴─────────────▶ FAILED, or rolled back
 //! ```
 //!
-//! Absent: the visit of a row, which makes a job or finds nothing to do (`traversal/visit.rs`), and the
-//! counts of the walk (`traversal/walk.rs`).
+//! Absent: the visit of a row, which makes a job or finds nothing to do (`traversal/visit.rs`), the
+//! counts of the walk (`traversal/walk.rs`), and an operation that times out (`traversal/timeout.rs`).
 
 use serde_json::Value;
 
 use crate::record::{StackAction, Status};
+use crate::row::Role;
 use crate::row::attribute::Rendered;
-use crate::row::{Role, Slot};
 use crate::stack::Stack;
+use crate::traversal::timeout::had_its_time;
 use crate::traversal::walk::{Stage, Walk};
 use crate::traversals::Traversals;
 use crate::view::OutputView;
@@ -89,43 +90,6 @@ impl Traversals {
         self.jobs.end_failed(id, reason);
     }
 
-    /// The operation of a stack has timed out. Jobs under way go on: a node that returns finishes
-    /// its branch.
-    pub(crate) fn stack_due(&mut self, id: u64, traversal: u64) {
-        let Some(stack) = self.jobs.graph.stacks.get_mut(&id).filter(|stack| stack.traversal == traversal)
-        else {
-            return;
-        };
-        if stack.status != Status::InProgress {
-            return;
-        }
-        stack.timed_out = true;
-        if let Some(walk) = &mut stack.walk {
-            walk.timeout = None;
-        }
-        let waiting: Vec<Slot> = stack.waiting.iter().copied().collect();
-        for slot in waiting {
-            if self.jobs.graph.is_before_batch(slot) {
-                self.jobs.graph.end_pause(slot);
-            }
-        }
-        let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
-        let missing = self.missing_nodes(stack);
-        let timed_out = had_its_time(stack);
-        let hooks = self.jobs.graph.hooks_waited_at(id);
-        let rollouts = self.jobs.rollouts_time_out(id);
-        let reason = match missing.len() {
-            0 if hooks.is_empty() => match self.what_is_waited_for(id) {
-                Some(waiting) => format!("{timed_out}; not ended: {waiting}"),
-                None => timed_out,
-            },
-            0 => timed_out,
-            1..=10 => format!("{timed_out}; missing nodes: {}", missing.join(", ")),
-            n => format!("{timed_out}; {n} nodes missing: {}, …", missing[..10].join(", ")),
-        };
-        self.jobs.end_failed(id, reason + &hooks + &rollouts);
-    }
-
     pub(crate) fn outputs(&self, stack: &Stack) -> Vec<OutputView> {
         let Some(walk) = &stack.walk else { return Vec::new() };
         let references = Rendered { graph: &self.jobs.graph, stack };
@@ -165,8 +129,4 @@ impl Traversals {
             (n, more) => format!("{} resources failed: {}; …", n + more, told.join("; ")),
         }
     }
-}
-
-fn had_its_time(stack: &Stack) -> String {
-    format!("timed out after {} s", stack.timeout_s)
 }

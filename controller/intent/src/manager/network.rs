@@ -1,7 +1,7 @@
 //! The network as agents and operators report it. A port that goes down counts at once; one that
 //! comes back waits for a while (`damping.rs`).
 //!
-//! Absent: which links follow from the beacons of ports (`ports.rs`), and which intents a change
+//! Absent: which links follow from the beacons of ports (`links_from_reports.rs`), and which intents a change
 //! concerns (`affected_intents.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,7 +1,7 @@
 //! Requests: submit an intent under a key, withdraw it, purge it.
 //!
 //! Absent: who may ask (`controller/engine/src/intent/request.rs`), and the installation or removal
-//! (`manager/work.rs`).
+//! (`manager/move_rules.rs`).
 
 use std::sync::Arc;
 

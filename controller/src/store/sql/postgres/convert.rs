@@ -1,4 +1,4 @@
-//! Values and statements in PostgreSQL's form. The store's own `convert.rs` is about sealed values.
+//! Values and statements in PostgreSQL's form.
 
 use std::error::Error;
 

@@ -4,7 +4,9 @@ use muster_engine::record::Change;
 use muster_shared::model::ContentDigest;
 
 use super::*;
+use crate::store::sealed::PIECE;
 use crate::store::sealed::SPEC;
+use crate::store::sealed_content::{put_content, read_content};
 use crate::store::testing::{Place, each};
 use crate::store::{KEY_FILE, Store as _};
 

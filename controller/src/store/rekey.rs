@@ -1,16 +1,14 @@
-//! Contents in sealed pieces, and a change of the data key. One transaction seals every sealed
-//! value again, so a crash leaves either all or none.
+//! A change of the data key. One transaction seals every sealed value again, so a crash leaves either all or
+//! none.
 //!
 //! The former values stay in free pages and in the log until [`scrub`]. `meta.scrub` says that a
 //! scrub is due, also to the next start.
 //!
-//! Absent: the key's file (`key.rs`), and which columns are sealed (`sealed.rs`).
+//! Absent: the key's file (`key.rs`), which columns are sealed (`sealed.rs`), and contents (`sealed_content.rs`).
 
-use super::database::int;
 use super::key::{DataKey, KeyFile, KeyId};
-use super::sealed::{
-    BYTES, Column, PIECE, SealedText, TEXTS, change, content_place, open, open_text, piece_place,
-};
+use super::sealed::{BYTES, Column, SealedText, TEXTS, change, open, open_text};
+use super::sealed_content::reseal_content;
 use super::sql::{Db, Value, values};
 use super::{Database, StoreError, meta};
 
@@ -38,67 +36,8 @@ fn sealed_text(key: &DataKey, column: Column, row: &[i64], text: &str) -> Result
     })
 }
 
-/// Reads a piece of a content.
-const PIECE_OF: &str = "SELECT bytes FROM content_pieces WHERE name = ?1 AND number = ?2";
-
 fn wrong(column: Column, row: &[i64], why: &str) -> StoreError {
     StoreError::Format(format!("{}.{} of row {row:?} cannot be sealed: {why}", column.table, column.name))
-}
-
-/// Writes a content in sealed pieces.
-pub(super) fn put_content(db: &Db, key: &DataKey, digest: &[u8; 32], bytes: &[u8]) -> Result<(), StoreError> {
-    let name = key.name(digest);
-    remove_content(db, key, digest)?;
-    db.execute(
-        "INSERT INTO contents VALUES (?1, ?2)",
-        values![name, key.seal(&content_place(&name), digest)?],
-    )?;
-    let mut insert = db.prepare("INSERT INTO content_pieces VALUES (?1, ?2, ?3)")?;
-    for (number, piece) in (0u64..).zip(bytes.chunks(PIECE)) {
-        insert.execute(values![name, int(number), key.seal(&piece_place(&name, number), piece)?])?;
-    }
-    Ok(())
-}
-
-pub(super) fn remove_content(db: &Db, key: &DataKey, digest: &[u8; 32]) -> Result<(), StoreError> {
-    let name = key.name(digest);
-    db.execute("DELETE FROM contents WHERE name = ?1", values![name])?;
-    db.execute("DELETE FROM content_pieces WHERE name = ?1", values![name])
-}
-
-/// A part of a content: from `offset` to the end of its piece, at most `length` bytes. An agent asks for the
-/// rest next.
-pub(super) fn read_content(
-    db: &Db,
-    key: &DataKey,
-    digest: &[u8; 32],
-    offset: u64,
-    length: usize,
-) -> Result<Option<Vec<u8>>, StoreError> {
-    let name = key.name(digest);
-    let number = offset / PIECE as u64;
-    let within = usize::try_from(offset % PIECE as u64).unwrap_or(usize::MAX);
-    let piece: Option<Vec<u8>> = db.first(PIECE_OF, values![name, int(number)], |row| row.get(0))?;
-    let Some(piece) = piece else {
-        let known: bool =
-            db.only("SELECT EXISTS (SELECT 1 FROM contents WHERE name = ?1)", values![name], |row| {
-                row.get(0)
-            })?;
-        return Ok(known.then(Vec::new));
-    };
-    let mut bytes = key
-        .open(&piece_place(&name, number), &piece)
-        .map_err(|_| StoreError::Format(format!("piece {number} of a content is damaged")))?;
-    bytes.drain(..within.min(bytes.len()));
-    bytes.truncate(length);
-    Ok(Some(bytes))
-}
-
-/// The digest of a content as it is named in jobs.
-pub(super) fn digest_of(key: &DataKey, name: &[u8; 32], sealed: &[u8]) -> Result<[u8; 32], StoreError> {
-    let damaged = || StoreError::Format("the digest of a content is damaged".into());
-    let digest = key.open(&content_place(name), sealed).map_err(|_| damaged())?;
-    digest.try_into().map_err(|_| damaged())
 }
 
 impl Database {
@@ -163,32 +102,6 @@ impl Database {
         }
         self.db.transaction(|| meta::remove(&self.db, "scrub"))
     }
-}
-
-fn reseal_content(
-    db: &Db,
-    old: &DataKey,
-    new: &DataKey,
-    name: &[u8; 32],
-    sealed: &[u8],
-) -> Result<(), StoreError> {
-    let digest = digest_of(old, name, sealed)?;
-    let fresh = new.name(&digest);
-    db.execute(
-        "UPDATE contents SET name = ?2, digest = ?3 WHERE name = ?1",
-        values![name, fresh, new.seal(&content_place(&fresh), &digest)?],
-    )?;
-    let mut update =
-        db.prepare("UPDATE content_pieces SET name = ?3, bytes = ?4 WHERE name = ?1 AND number = ?2")?;
-    for number in 0u64.. {
-        let piece: Option<Vec<u8>> = db.first(PIECE_OF, values![name, int(number)], |row| row.get(0))?;
-        let Some(piece) = piece else { break };
-        let plain = old
-            .open(&piece_place(name, number), &piece)
-            .map_err(|_| StoreError::Format(format!("piece {number} of a content is damaged")))?;
-        update.execute(values![name, int(number), fresh, new.seal(&piece_place(&fresh, number), &plain)?])?;
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ resources:
 ";
 
 /// A site with Heat's API at this port of loopback, and these settings.
-fn site(settings: &str) -> (Site, u16) {
+pub(crate) fn site(settings: &str) -> (Site, u16) {
     let mut site = Site::start();
     let port = port();
     site.configure(&format!("[controller]\nheat_api = '127.0.0.1:{port}'\n{settings}\n"));
@@ -49,7 +49,7 @@ fn site(settings: &str) -> (Site, u16) {
     (site, port)
 }
 
-fn token(site: &Site, name: &str, role: &str) -> String {
+pub(crate) fn token(site: &Site, name: &str, role: &str) -> String {
     site.ok(&["user", "create", name, "--role", role]).trim().to_owned()
 }
 

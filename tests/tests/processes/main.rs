@@ -30,6 +30,7 @@ mod fleet;
 mod flows;
 mod flows_nftables;
 mod gone;
+mod gophercloud;
 mod heat_api;
 mod heat_import;
 mod hooks;

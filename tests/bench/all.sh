@@ -2,7 +2,7 @@
 # Speed and size, one line of JSON for each measurement; nothing passes or fails by it. `make bench` builds, then runs this.
 # Usage: tests/bench/all.sh [--into FOLDER] [PART]…
 # Parts: scale templates agent update watch sim network memory flows intents ring topology fleet idle console links postgres
-# takeover salt, by default all of them; and idle=AGENTS for another number of them than 1,000 and 10,000
+# takeover overcloud salt, by default all of them; and idle=AGENTS for another number of them than 1,000 and 10,000
 #
 # With --into, the lines of each part also go to the page FOLDER/benchmarks.md when the part has ended.
 # fsync_s, the median of a small write and fsync on the same disk, stands beside what depends on it.
@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname -- "$(readlink -f -- "$0")")/../.."
 unset "${!MUSTER_@}"
 parts=(scale templates agent update watch sim network memory flows intents ring topology fleet idle console links postgres
-  takeover salt)
+  takeover overcloud salt)
 target=$(readlink -f -- "${CARGO_TARGET_DIR:-target}")
 release=$target/release agent=$target/dist/muster-agent
 dir=$(mktemp -d "${TMPDIR:-/tmp}/muster-bench.XXXXXX")
@@ -175,6 +175,9 @@ bench_takeover() {
     tests/bench/takeover.sh "$release" "$dir/takeover-$how" 10000 "$how"
   done
 }
+
+# TripleO's overclouds with Heat, then with Muster.
+bench_overcloud() { beside overcloud "$release" "$dir/overcloud"; }
 
 # Muster's own update of one file and memory at rest, then Salt's.
 bench_salt() {

@@ -26,8 +26,11 @@ impl Jobs {
             .ledger
             .iter()
             .filter_map(|entry| Some((entry, &entry.current.as_ref()?.job)))
-            // A check leaves nothing behind.
-            .map(|(entry, job)| (job.key(), entry.exists() && job.action != Action::Check))
+            // A check leaves nothing behind, and a retain ends as it begins.
+            .map(|(entry, job)| {
+                let is_whole = matches!(job.action, Action::Check | Action::Retain);
+                (job.key(), entry.exists() && !is_whole)
+            })
             .collect();
         self.recover_undo(turn);
         for (key, recovered) in accepted {

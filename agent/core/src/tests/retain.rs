@@ -2,7 +2,7 @@
 
 use muster_shared::model::{Action, Job, Outcome};
 
-use super::node::{Node, done, failed, id, job, plain};
+use super::node::{Node, done, failed, generation, id, job, plain};
 use crate::Before;
 
 fn file(n: u128, number: u64, action: Action) -> Job {
@@ -63,6 +63,22 @@ fn what_could_not_be_recorded_is_still_its_own() {
         bed.ran(1, Ok(()));
         assert!(!bed.disk[&id(1)].exists(), "{action:?}");
     }
+}
+
+/// The disk refused to record that the first one was withdrawn, so it is there again after the crash.
+#[test]
+fn one_that_waited_before_a_crash_gives_way_to_a_newer_job() {
+    let mut bed = Node::online();
+    bed.apply_file(&file(1, 1, Action::Create), "old");
+    bed.job(&job(2, 1, Action::Create, plain("/etc/issue")));
+    bed.job(&file(1, 2, Action::Retain));
+    let mut bed = bed.crash();
+    bed.greet();
+    bed.job(&file(1, 3, Action::Delete));
+    assert_eq!(bed.report().outcome, Outcome::Superseded { by: generation(3) });
+    bed.captured(2, Ok(""));
+    bed.ran(2, Ok(()));
+    assert_eq!(bed.runs[0].1, Some(Before::new(b"old".to_vec())), "it is not forgotten before it is removed");
 }
 
 #[test]

@@ -8,8 +8,7 @@
 //! together like a changed treatment: in one write. A stage starts once the stage before is on all
 //! its devices. If the changes cannot make a circle in any order, and none of their entries has an
 //! open write, they are one stage. Otherwise packets that meet a changed rule meet only changed
-//! rules from there on. New rules wait for those too if packets would reach the new rules at once,
-//! or would come from there to a rule that an open write removes first.
+//! rules from there on. New rules wait for those too if packets would reach the new rules at once.
 //!
 //! Absent: the writes of a stage, and what follows if one fails (`manager/move_rules.rs`).
 
@@ -98,16 +97,7 @@ pub fn stages(
         changed.iter().map(|((device, entry), _)| ingress(topology, *device, entry)).collect();
     let before = old.iter().map(|(at, entry)| (at.0, *entry));
     let before = before.chain(perhaps.iter().map(|(at, entry)| (*at, entry)));
-    // A device that answers late does so for later writes, too.
-    let is_late = |(device, entry): &Placed<'_>| {
-        also.contains_key(&(*device, identity(entry))) || takes_packets_of(topology, *device, entry, perhaps)
-    };
-    let put_again = changed.iter().map(|(it, _)| it).chain(&added).copied();
-    let late: Vec<Placed<'_>> = put_again.filter(is_late).collect();
-    // A new rule would send packets to one that an open write removes first.
-    let meets_late = leads_to(topology, added.iter().copied(), &late);
-    let mixed =
-        ports.len() > 1 || meets_late || (!changed.is_empty() && leads_to(topology, before.clone(), &added));
+    let mixed = ports.len() > 1 || (!changed.is_empty() && leads_to(topology, before.clone(), &added));
     let (onwards, unheard) = match mixed {
         true => {
             let unheard = Unheard::of(topology, before.clone(), &all);
@@ -115,18 +105,18 @@ pub fn stages(
         }
         false => (Onwards(BTreeMap::new()), Unheard::default()),
     };
+    // A device that answers late does so for later writes, too.
+    let is_late = |((device, entry), _): &(Placed<'_>, Step)| also.contains_key(&(*device, identity(entry)));
     let is_ordered = mixed
-        && (!late.is_empty()
+        && (changed.iter().any(is_late)
             || unheard.is_vast()
             || leads_round(&[&Onwards::of(topology, before.clone(), &unheard), &onwards]));
     let comes_to_new = || {
-        meets_late
-            || unheard.is_vast()
+        unheard.is_vast()
             || leads_round(&[&Onwards::of(topology, before.chain(added.iter().copied()), &unheard)])
     };
     if is_ordered && comes_to_new() {
-        // Packets reach the new rules already, over rules of an earlier move, or come from there to
-        // a rule with an open write.
+        // Packets reach the new rules already, over rules of an earlier move.
         changed.extend(std::mem::take(&mut added).into_iter().map(|it| (it, put(&it))));
     }
     let mut stages = vec![added.iter().map(put).collect()];

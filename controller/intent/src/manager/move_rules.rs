@@ -225,12 +225,18 @@ impl Manager {
         }
         let stages = held.stages_to(&self.topology, &[]);
         let (began, before) = held.work.take().map_or((now, None), |work| (work.began, work.before));
+        // Nor to those of the path before: what is installed next is installed anew.
+        if let Some(before) = before.map(|before| before.stand.number)
+            && held.stand.as_ref().is_none_or(|stand| stand.number != before)
+        {
+            held.past().leaving.push(before);
+        }
         let wanted = (held.request == Request::Install).then(|| held.intent.unpack());
         self.tracker.failed(no, hope, self.topology.next_link());
         if let Some(intent) = wanted {
             self.follow_hosts(no, &intent);
         }
-        self.begin(now, no, State::Withdrawing, Work::new(Goal::Nothing(then), stages, why, began, before));
+        self.begin(now, no, State::Withdrawing, Work::new(Goal::Nothing(then), stages, why, began, None));
     }
 
     /// Starts to return to the path before.
@@ -507,9 +513,8 @@ impl Manager {
                 self.set_due(no, retry);
             }
             Goal::Nothing(state) => {
-                let stood = held.stand.take();
-                for number in stood.iter().map(|stand| stand.number).chain(before.map(|it| it.stand.number)) {
-                    self.let_go(no, number);
+                if let Some(stood) = held.stand.take() {
+                    self.let_go(no, stood.number);
                 }
                 let Some(held) = self.held.get_mut(&no) else { return };
                 if held.request == Request::Purge {

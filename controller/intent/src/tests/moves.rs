@@ -1,6 +1,7 @@
 //! Random sites: with any events in any order, packets of installed intents arrive, and none goes
 //! in a circle.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -103,24 +104,36 @@ fn holds(site: &Site) {
     }
 }
 
-/// Installed or moving intents whose packets arrive. Intents to several points are left out: a
-/// packet may miss one of them for a moment while two paths to it change.
-fn arriving(site: &Site) -> BTreeSet<String> {
-    let arrives = |(key, from, outs, address): (String, String, BTreeSet<String>, u128)| {
+/// The ingress and egress of intents when they were last installed.
+type Installed = BTreeMap<String, (String, BTreeSet<String>)>;
+
+/// Installed intents whose packets arrive, and those that move from one path between the same points to another.
+/// Intents to several points are left out: a packet may miss one of them for a moment while two paths to it change.
+fn arriving(site: &Site, installed: &mut Installed) -> BTreeSet<String> {
+    let mut arrives = |(key, from, outs, address): (String, String, BTreeSet<String>, u128)| {
         let no = site.manager.find(&key)?;
         let (state, _) = site.manager.state(no)?;
         let fate = site.plane.walk_to(site.manager.topology(), &at(&from), address);
-        let is_whole = outs.len() == 1 && fate == Fate::Out(outs);
-        (is_whole && matches!(state, State::Installed | State::Reallocating)).then_some(key)
+        let is_whole = outs.len() == 1 && fate == Fate::Out(outs.clone());
+        let ends = (from, outs);
+        let is_promised = match state {
+            State::Installed => {
+                installed.insert(key.clone(), ends);
+                true
+            }
+            State::Reallocating => installed.get(&key) == Some(&ends),
+            _ => false,
+        };
+        (is_whole && is_promised).then_some(key)
     };
-    intents(site).into_iter().filter_map(arrives).collect()
+    intents(site).into_iter().filter_map(|intent| arrives(intent)).collect()
 }
 
 /// Does one write. No packets must be lost by it.
-fn step(site: &mut Site, at: usize) {
-    let before = arriving(site);
+fn step(site: &mut Site, at: usize, installed: &mut Installed) {
+    let before = arriving(site, installed);
     site.step(at);
-    let after = arriving(site);
+    let after = arriving(site, installed);
     for key in before.difference(&after) {
         let no = site.manager.find(key).expect("it is there");
         let view = site.manager.view(site.now, no).expect("it is there");
@@ -144,7 +157,7 @@ fn intents(site: &Site) -> Vec<(String, String, BTreeSet<String>, u128)> {
     site.manager.list().map(told).collect()
 }
 
-fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
+fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens, installed: &mut Installed) {
     match what {
         Happens::Submit { key, from, to, also, avoid, vlan, wide, above } => {
             if from == to {
@@ -198,7 +211,7 @@ fn happen(site: &mut Site, cables: &[(usize, usize)], what: Happens) {
         Happens::Silent(number, false) => drop(site.silent.remove(&device(number))),
         Happens::Steps(steps) => {
             for at in steps {
-                step(site, at);
+                step(site, at, installed);
                 holds(site);
             }
         }
@@ -226,8 +239,9 @@ proptest! {
             }
         }
         site.settle();
+        let mut installed = Installed::new();
         for what in story {
-            happen(&mut site, &cables, what);
+            happen(&mut site, &cables, what, &mut installed);
         }
         // All devices are well again: the last request of each intent is complete.
         site.refusing.clear();

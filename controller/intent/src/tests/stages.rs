@@ -212,25 +212,3 @@ fn a_group_changes_after_what_it_leads_to_is_there() {
     let rule = stage_of(&|entry| matches!(entry, Entry::Rule(_)), "d").expect("d is new");
     assert!(rule < group, "{stages:?}");
 }
-
-/// The rule of b from before may still be there: its removal is an open write. The new rule of a
-/// must not lead packets to it, for they would be lost from the removal to the next put.
-#[test]
-fn a_new_rule_waits_for_one_that_an_open_write_removes_first() {
-    let topology = network("a-b");
-    let of = |priority| {
-        entries(&topology, &Intent { priority, ..from_to("a:h1", "b:h1", Constraints::default()) })
-    };
-    let new = of(100);
-    let node = |device: DeviceNo| topology.device_name(device).node.to_string();
-    for removed in [of(100), of(101)] {
-        let removed: Vec<_> = removed.into_iter().filter(|(device, _)| node(*device) == "b").collect();
-        let found = stages(&topology, &[], &removed, &new);
-        let puts = |step: &Step| match step {
-            Step::Put(device, _) => node(*device),
-            Step::Remove(..) => panic!("nothing is removed: {step:?}"),
-        };
-        let shown: Vec<Vec<String>> = found.iter().map(|stage| stage.iter().map(puts).collect()).collect();
-        assert_eq!(shown, [["b"], ["a"]], "{removed:?}");
-    }
-}

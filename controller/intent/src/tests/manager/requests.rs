@@ -118,6 +118,33 @@ fn a_withdrawal_is_not_undone_by_the_network() {
     assert!(site.plane.0.is_empty());
 }
 
+/// Its first path is gone, or on the way out, so nothing of it is promised while the next one comes.
+#[test]
+fn one_that_was_withdrawn_meanwhile_is_installed_anew() {
+    let mut site = ring();
+    let to = |to: &str| from_to("a:h1", to, Constraints { vlan: true, ..Constraints::default() });
+    site.submit("one", to("b:h1")).expect("taken");
+    site.settle();
+    site.submit("one", to("c:h1")).expect("taken");
+    site.take();
+    assert_eq!(site.state("one"), Some(State::Reallocating));
+    site.manager.withdraw("one").expect("taken");
+    site.take();
+    site.submit("one", to("d:h1")).expect("taken");
+    site.take();
+    assert_eq!(site.state("one"), Some(State::Installing));
+    site.settle();
+    assert_eq!(site.states_of("one").last(), Some(&State::Installed));
+    arrives(&site, "a:h1", "d:h1");
+    // Neither the path before nor the one between has kept anything.
+    site.manager.withdraw("one").expect("taken");
+    site.settle();
+    site.manager.purge("one").expect("taken");
+    site.settle();
+    assert_eq!((site.manager.len(), site.plane.0.len()), (0, 0));
+    assert!(site.manager.ledger().is_empty());
+}
+
 #[test]
 fn over_a_restart_all_stands_as_it_stood() {
     let mut site = ring();

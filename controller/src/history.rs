@@ -1,5 +1,5 @@
-//! Samples of the site over the last hours, for charts: a ring in memory. A sample is a look at the driver between two turns,
-//! as `/metrics` takes it; while the driver does not answer there is none.
+//! Samples of the site over the last hours, for charts: a ring in memory. A sample is a look at the driver between two
+//! turns, as `/metrics` takes it; while the driver does not answer there is none.
 //!
 //! Absent: longer times, which are a matter for Prometheus.
 

@@ -1,5 +1,5 @@
-//! Lines of the log as entries of systemd's journal, with a field for each value: `journalctl MUSTER_STACK=web`. The text of
-//! an entry is the line as it would be on stderr, so that `journalctl` alone shows what is in the fields, too.
+//! Lines of the log as entries of systemd's journal, with a field for each value: `journalctl MUSTER_STACK=web`. The
+//! text of an entry is the line as it would be on stderr, so that `journalctl` alone shows what is in the fields, too.
 //!
 //! The socket takes a field as `NAME=value` and a line feed; a value with a line feed has its length instead of the `=`, as
 //! systemd's page on its native protocol says. `tracing-journald` does the same, but leaves values out of the text.

@@ -1,8 +1,9 @@
-//! `muster-sim fleet`: thousands of agents in one process, each with its real machine and its real connection over TLS, against a
-//! running controller.
+//! `muster-sim fleet`: thousands of agents in one process, each with its real machine and its real connection over TLS,
+//! against a running controller.
 //!
-//! Jobs are what operators give the controller meanwhile: dummies and files; of anything else an agent of the fleet says that it
-//! is not simulated. Members are told apart by name: `fleet-0`, `fleet-1` …, so the token has to be for `fleet-*`.
+//! Jobs are what operators give the controller meanwhile: dummies and files; of anything else an agent of the fleet
+//! says that it is not simulated. Members are told apart by name: `fleet-0`, `fleet-1` …, so the token has to be for
+//! `fleet-*`.
 
 mod figures;
 mod member;

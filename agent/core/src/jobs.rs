@@ -2,11 +2,11 @@
 //! the change that may cut the node off.
 //!
 //! ```text
-//!   receive, stray, local ─▶ begin ─▶ take_over ─▶ run ──────────────────▶ end
-//!                                                   └─▶ confirm ─▶ restore ─┘
+//!   run_or_answer, stray, local ─▶ begin ─▶ record_before ─▶ run ──────────────────▶ end
+//!                                                             └─▶ confirm ─▶ restore ─┘
 //! ```
 //! A job goes to `confirm` if it can cut the node off, and to `restore` if it must be undone. A delete leaves
-//! `take_over` out, a check goes from `begin` by `check` to `end`, and an adoption by `check` to `take_over`.
+//! `record_before` out, a check goes from `begin` by `check` to `end`, and an adoption by `check` to `record_before`.
 //! `phase.rs` keeps how far each job is, and `tell.rs` tells the controller of all jobs.
 //!
 //! Absent: the connection, contents, flow tables and drift. A call gets what it uses of them as a [`Turn`].

@@ -8,8 +8,9 @@
 //!      └───────── Disconnected ◀─────────── Closing ◀─────────────┘
 //! ```
 //!
-//! Absent: the pause between attempts (`backoff.rs`); which address is tried (`agent/link/src/connection/try_addresses.rs`);
-//! and after what silence a connection ends (`agent/link/src/connection.rs`).
+//! Absent: the pause between attempts (`backoff.rs`); which address is tried
+//! (`agent/link/src/connection/try_addresses.rs`); and after what silence a connection ends
+//! (`agent/link/src/connection.rs`).
 
 use std::time::Duration;
 

@@ -5,8 +5,8 @@
 //! (`directory.rs`). A crash leaves at most one temporary file with a known name, which the next run for the
 //! resource removes.
 //!
-//! Absent: the file before Muster (`files/before.rs`), and anything that is neither a regular file nor, where a type asks for it, a symbolic link. Absent too:
-//! which resource has a file (`agent/src/host/owners.rs`).
+//! Absent: the file before Muster (`files/before.rs`), and anything that is neither a regular file nor, where a type
+//! asks for it, a symbolic link. Absent too: which resource has a file (`agent/src/host/owners.rs`).
 
 mod before;
 mod check;

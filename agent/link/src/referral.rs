@@ -3,7 +3,8 @@
 //! rumqttc drops the properties of a refusal, so this is a connection of its own. The controller has proved by its
 //! certificate that it is of the site, and so must the one that it names.
 //!
-//! Absent: when this is asked (`connection/try_addresses.rs`), and what the controller says (`controller/src/link/nodes.rs`).
+//! Absent: when this is asked (`connection/try_addresses.rs`), and what the controller says
+//! (`controller/src/link/nodes.rs`).
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,6 +1,7 @@
 //! `muster audit`: who asked for which change, page after page.
 //!
-//! Absent: which requests have a row (`controller/src/driver/audit.rs`), and for how long (`controller/src/store/audit.rs`).
+//! Absent: which requests have a row (`controller/src/driver/audit.rs`), and for how long
+//! (`controller/src/store/audit.rs`).
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! The CAs that a controller's certificate may be of, where it is none of the site's CA: those in a file, or those that this
-//! machine trusts.
+//! The CAs that a controller's certificate may be of, where it is none of the site's CA: those in a file, or those that
+//! this machine trusts.
 //!
 //! Absent: the site's CA, which a user's token names (`controller_connection.rs`).
 

@@ -1,7 +1,8 @@
 //! `muster login` and `muster context`: which controller commands are for, and with which token. Decides what goes before
 //! what: `--url` and MUSTER_TOKEN, then the context in use, then the socket of this machine.
 //!
-//! Absent: how a controller is reached (`controller_connection.rs`), and who may ask it for what (`controller/src/api/caller.rs`).
+//! Absent: how a controller is reached (`controller_connection.rs`), and who may ask it for what
+//! (`controller/src/api/caller.rs`).
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};

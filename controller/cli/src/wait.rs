@@ -1,8 +1,8 @@
 //! `--wait`: watches a stack until an operation has ended or `--timeout` is over, across restarts of the controller.
 //! `progress.rs` draws what is shown meanwhile.
 //!
-//! Absent: when an operation ends or times out (`controller/engine/src/traversal/stage_end.rs`), and waits for flow tables and
-//! intents (`flow/operation.rs`, `intent/operation.rs`).
+//! Absent: when an operation ends (`controller/engine/src/traversal/stage_end.rs`) or times out (`timeout.rs` beside
+//! it), and waits for flow tables and intents (`flow/operation.rs`, `intent/operation.rs`).
 
 use std::future::pending;
 use std::time::Duration;

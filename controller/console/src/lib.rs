@@ -1,6 +1,6 @@
-//! The console: pages for a browser. It is a client of the HTTP API like `muster`: each page asks the API's own router in the
-//! name of whoever is logged in. So roles, bounds and the audit are the API's, and the console can do nothing that the API
-//! does not let its user do.
+//! The console: pages for a browser. It is a client of the HTTP API like `muster`: each page asks the API's own router
+//! in the name of whoever is logged in. So roles, bounds and the audit are the API's, and the console can do nothing
+//! that the API does not let its user do.
 //!
 //! ```text
 //! browser ── cookie ──▶ session.rs ── the user's token ──▶ client.rs ──▶ the API's router

@@ -1,5 +1,5 @@
-//! Keeps a page up to date: its main part is made again every few seconds, and sent when it has changed. A page is asked for as
-//! its user asks for it, with the same cookie: so it shows nothing that the user may not see any more.
+//! Keeps a page up to date: its main part is made again every few seconds, and sent when it has changed. A page is
+//! asked for as its user asks for it, with the same cookie: so it shows nothing that the user may not see any more.
 //!
 //! Absent: what a page does with that (`assets/console.js`).
 

@@ -1,5 +1,6 @@
-//! Logs in with OpenID Connect: sends the browser to the provider's page, and takes it back from there. Decides that it is the
-//! same browser: what the login began with is in a cookie of its own, and the provider sends a part of that back.
+//! Logs in with OpenID Connect: sends the browser to the provider's page, and takes it back from there. Decides that it
+//! is the same browser: what the login began with is in a cookie of its own, and the provider sends a part of that
+//! back.
 //!
 //! Absent: what the provider is asked (`controller/src/oidc.rs`).
 

@@ -1,7 +1,7 @@
 //! Time and memory to read, check and open a template of many resources; lines of JSON.
 //!
-//! `cargo bench -p muster-engine --bench template [-- RESOURCES…]`; every figure is of the machine it ran on and judges nothing.
-//! Each document has a process of its own, so that what one leaves behind is not counted for the next.
+//! `cargo bench -p muster-engine --bench template [-- RESOURCES…]`; every figure is of the machine it ran on and judges
+//! nothing. Each document has a process of its own, so that what one leaves behind is not counted for the next.
 
 #![expect(clippy::disallowed_methods, reason = "a bench has a clock")]
 

@@ -1,7 +1,8 @@
-//! The third layer's state: the graph, and what jobs need: claims, contents, rollouts, and the rows that background jobs may
-//! change. Checks, corrections and rollouts belong to this layer, because they queue jobs or hold them back.
+//! The third layer's state: the graph, and what jobs need: claims, contents, rollouts, and the rows that background
+//! jobs may change. Checks, corrections and rollouts belong to this layer, because they queue jobs or hold them back.
 //!
-//! Absent: its methods. `job.rs` begins and sends a job, `job/report.rs` takes its report, and `job/apply_outcome.rs` its outcome.
+//! Absent: its methods. `job.rs` begins and sends a job, `job/report.rs` takes its report, and `job/apply_outcome.rs`
+//! its outcome.
 
 use crate::claim::Claims;
 use crate::content::Contents;

@@ -1,6 +1,6 @@
-//! Starts operations on stacks: create, update, delete and roll back. A newer operation takes the
-//! place of the one in progress. `drift/check.rs` starts a check, `operation/cancel.rs` cancels, and `operation/rollback.rs`
-//! rolls back after a failure.
+//! Starts operations on stacks: create, update, delete and roll back. A newer operation takes the place of the one in
+//! progress. `drift/check.rs` starts a check, `operation/cancel.rs` cancels, and `operation/rollback.rs` rolls back
+//! after a failure.
 //!
 //! Absent: the checks before an operation starts (`operation/acceptance.rs`), and which jobs of the operation
 //! before are withdrawn (`traversal/derive.rs`, `traversal/visit.rs`).

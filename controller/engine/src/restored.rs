@@ -11,8 +11,8 @@
 //!   over: all nodes have reported and the list is empty
 //! ```
 //!
-//! This file owns the list alone. `restored_compare` finds what differs, `restored_decide` carries
-//! out what an operator decides, and `restored_stray` deals with things without a row. The store
+//! This file owns the list alone. `compare` finds what differs, `decide` carries
+//! out what an operator decides, and `strays` deals with things without a row. The store
 //! keeps the list as one record. It does not keep which nodes have reported: each reports again
 //! after a start.
 //!

@@ -12,8 +12,8 @@
 //! nothing behind.
 //!
 //! [`view`] says what follows from these, [`task`] has the life of a job, [`outcome`] what follows from its outcome,
-//! [`update_or_replace`] which job a row needs, [`operation`] what an operation changes, [`details`] what few rows have, and
-//! [`record`] what the store keeps.
+//! [`update_or_replace`] which job a row needs, [`operation`] what an operation changes, [`details`] what few rows
+//! have, and [`record`] what the store keeps.
 
 pub(crate) mod attribute;
 pub(crate) mod by_node;

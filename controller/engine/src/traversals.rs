@@ -1,8 +1,8 @@
 //! The fourth layer's state: the layers below it, the rows that wait for a server to join, and the addresses of ports.
 //!
-//! Absent: its methods. An operation begins, and supersedes one that runs, in `operation.rs`; `traversal/layout.rs` lays its
-//! traversal out, `traversal/derive.rs` takes one up again, and `traversal/end.rs` ends it. What a report of an older
-//! operation means is in `row/report_meaning.rs`.
+//! Absent: its methods. An operation begins, and supersedes one that runs, in `operation.rs`; `traversal/layout.rs`
+//! lays its traversal out, `traversal/derive.rs` takes one up again, and `traversal/end.rs` ends it. What a report of
+//! an older operation means is in `row/report_meaning.rs`.
 
 use crate::address::AddressPlan;
 use crate::engine::Config;

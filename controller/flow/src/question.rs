@@ -2,7 +2,8 @@
 //! for the same share an answer, and a large device is asked less often. An operator's request to compare a device
 //! now begins here as well.
 //!
-//! Absent: the comparison (`compare_with_agent.rs`), and the questions of `stack check` (`controller/engine/src/drift/check_withdrawal.rs`).
+//! Absent: the comparison (`compare_with_agent.rs`), and the questions of `stack check`
+//! (`controller/engine/src/drift/check_withdrawal.rs`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Events of a stack, with filters, pages and both directions, as `openstack stack event list --follow` and `--wait` need them.
+//! Events of a stack, with filters, pages and both directions, as `openstack stack event list --follow` and `--wait`
+//! need them.
 //!
 //! Absent: events of what contains resources: there are none of it (`nested.rs`).
 

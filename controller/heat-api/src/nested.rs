@@ -1,5 +1,6 @@
-//! Nested stacks, as Heat's clients expect them. In Muster a group, a chain and a nested template are parts of one graph, and
-//! what is in them is named by paths. Here what contains others has a stack of its own, and fails when one of them fails.
+//! Nested stacks, as Heat's clients expect them. In Muster a group, a chain and a nested template are parts of one
+//! graph, and what is in them is named by paths. Here what contains others has a stack of its own, and fails when one
+//! of them fails.
 //!
 //! Absent: the ids of nested stacks (`id.rs`).
 

@@ -1,5 +1,5 @@
-//! Heat's API before an API that answers what a test says: requests as clients of Heat were seen to send them, and what they
-//! are answered.
+//! Heat's API before an API that answers what a test says: requests as clients of Heat were seen to send them, and what
+//! they are answered.
 
 use std::sync::Mutex;
 

@@ -1,4 +1,5 @@
-//! `openstack orchestration template validate`: the check that `muster stack validate` makes, and the parameters in Heat's form.
+//! `openstack orchestration template validate`: the check that `muster stack validate` makes, and the parameters in
+//! Heat's form.
 //!
 //! Absent: what only a stack can refuse: claims, nodes, immutable parameters.
 

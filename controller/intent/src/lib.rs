@@ -7,7 +7,7 @@
 //!                             └──▶ Compiled ──▶ stages(old, new): what to put where, and when
 //! ```
 //!
-//! `manager` has all of this for a site. `ports` builds the topology from reports of agents.
+//! `manager` has all of this for a site. `links_from_reports` builds the topology from reports of agents.
 //! Absent: who may ask for an intent, and how its rules reach their devices. That is the engine's part.
 
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]

@@ -12,8 +12,8 @@
 //!
 //! `docs/onos-api.md` is the manual, `docs/conformance/onos-json.md` the table of words.
 //!
-//! Absent: who may do what (`controller/api/src/route.rs`), where it is served (`controller/src/api/server.rs`), and what of
-//! ONOS has no twin here: applications, packets, mastership, regions, objectives.
+//! Absent: who may do what (`controller/api/src/route.rs`), where it is served (`controller/src/api/server.rs`), and
+//! what of ONOS has no twin here: applications, packets, mastership, regions, objectives.
 
 mod answer;
 mod application;

@@ -1,5 +1,5 @@
-//! A chart over time as an SVG document: a line for each series, a legend, hours and minutes below. It has no style sheet, so
-//! it may stand in a page whose policy allows none.
+//! A chart over time as an SVG document: a line for each series, a legend, hours and minutes below. It has no style
+//! sheet, so it may stand in a page whose policy allows none.
 //!
 //! Absent: where the figures come from, and a table of them for whoever sees no picture (`controller/console`).
 

@@ -4,8 +4,8 @@
 //! with too small a role, or about things that the user does not reach.
 //!
 //! Absent: which role a request needs (`controller/api/src/route.rs`), which tokens count
-//! (`controller/engine/src/user.rs`), what a user reaches (`controller/engine/src/user/scope.rs`), and who may use the socket
-//! (`server.rs`).
+//! (`controller/engine/src/user.rs`), what a user reaches (`controller/engine/src/user/scope.rs`), and who may use the
+//! socket (`server.rs`).
 
 use std::net::IpAddr;
 use std::sync::Arc;

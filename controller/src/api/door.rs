@@ -1,8 +1,8 @@
 //! The doors of a site: each address of the network leads to one. Behind one are the API and the console; behind the others
 //! ONOS's REST and Heat's API, which ask the API in this process.
 //!
-//! Absent: the addresses (`server.rs`), and what is behind the doors (`mod.rs`, `controller/console`, `controller/onos-api`,
-//! `heat.rs`).
+//! Absent: the addresses (`server.rs`), and what is behind the doors (`mod.rs`, `controller/console`,
+//! `controller/onos-api`, `heat.rs`).
 
 use std::convert::Infallible;
 use std::net::SocketAddr;

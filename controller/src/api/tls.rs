@@ -1,7 +1,8 @@
 //! The API over the network: TLS 1.3 with a certificate of the site's CA, or one of its own. Decides how many connections
 //! one network has, how long a handshake may take, and how long a client may read nothing.
 //!
-//! Absent: that certificate (`own_certificate.rs`, `link/direct/tls.rs`), who may ask (`caller.rs`), the bounds of all connections (`accept.rs`), and the socket (`server.rs`).
+//! Absent: that certificate (`own_certificate.rs`, `link/direct/tls.rs`), who may ask (`caller.rs`), the bounds of all
+//! connections (`accept.rs`), and the socket (`server.rs`).
 
 use std::collections::BTreeMap;
 use std::io;

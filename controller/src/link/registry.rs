@@ -1,7 +1,7 @@
 //! The nodes that are connected now: at most one connection for each, and the newer one wins.
 //!
-//! Absent: two agents with one identity (`controller/engine/src/node/clones.rs`), and the state of a node that operators see
-//! (`controller/engine/src/view/site.rs`).
+//! Absent: two agents with one identity (`controller/engine/src/node/clones.rs`), and the state of a node that
+//! operators see (`controller/engine/src/view/site.rs`).
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};

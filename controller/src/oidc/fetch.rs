@@ -1,5 +1,5 @@
-//! Requests to the provider: HTTPS, one connection each, no redirects. Decides how long a request may take, and how large an
-//! answer may be.
+//! Requests to the provider: HTTPS, one connection each, no redirects. Decides how long a request may take, and how
+//! large an answer may be.
 
 use std::io;
 use std::path::Path;

@@ -1,5 +1,6 @@
-//! Table `audit`: rows are added with the change that they tell of, read, and removed once they are old enough. The database
-//! itself refuses everything else: it lets rows go that are below the number in `meta`, which only rises (`schema.sql`).
+//! Table `audit`: rows are added with the change that they tell of, read, and removed once they are old enough. The
+//! database itself refuses everything else: it lets rows go that are below the number in `meta`, which only rises
+//! (`schema.sql`).
 //!
 //! Absent: which requests have a row, and what it says (`driver/audit.rs`).
 

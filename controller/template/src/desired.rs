@@ -1,8 +1,8 @@
 //! The rendered desired state of a resource: on a node, in a flow table, or a virtual resource. Decides whether a
 //! change replaces the resource, as far as the types do not (`shared/src/model/types.rs`, `virtual_resource.rs`).
 //!
-//! Absent: the choice between an update, a replacement and nothing (`controller/engine/src/row/update_or_replace.rs`), and who
-//! owns a claim (`controller/engine/src/claim.rs`).
+//! Absent: the choice between an update, a replacement and nothing (`controller/engine/src/row/update_or_replace.rs`),
+//! and who owns a claim (`controller/engine/src/claim.rs`).
 
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};
 use muster_shared::model::{Claim, ClaimKind, Spec};

@@ -3,7 +3,8 @@
 //! Every node is written with a tag and its length before it, maps by sorted key, references by name and
 //! files by content, so that no two definitions share an encoding.
 //!
-//! Absent: which resources an update leaves alone because the digests are equal (`controller/engine/src/traversal/plan.rs`).
+//! Absent: which resources an update leaves alone because the digests are equal
+//! (`controller/engine/src/traversal/plan.rs`).
 
 use serde_json::Value;
 

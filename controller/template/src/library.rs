@@ -5,7 +5,8 @@
 //! template that contains it, on the operator's host and in the controller alike. Paths are treated as text:
 //! `a/../b` is `b`, even if `a` is a link, as in a URL.
 //!
-//! Absent on purpose: reading. Contents come from the caller: on an operator's host, `controller/cli/src/source.rs` reads them.
+//! Absent on purpose: reading. Contents come from the caller: on an operator's host, `controller/cli/src/source.rs`
+//! reads them.
 
 mod gather;
 mod mention;

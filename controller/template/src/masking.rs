@@ -6,8 +6,8 @@
 //! guess it anyway. Each value in a map or list is a secret. `true` and `false` are masked only as a whole
 //! value; an empty text is no secret, since every text contains it.
 //!
-//! Absent: which values a stack hides, and for how long (`controller/engine/src/view/hidden.rs`), and values that a template
-//! computes from a secret (its digest, the parts of `str_split`).
+//! Absent: which values a stack hides, and for how long (`controller/engine/src/view/hidden.rs`), and values that a
+//! template computes from a secret (its digest, the parts of `str_split`).
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The check of a template before it has a stack: itself, its environment, and, once all parameters have values, all that is
-//! nested in it.
+//! The check of a template before it has a stack: itself, its environment, and, once all parameters have values, all
+//! that is nested in it.
 //!
 //! Absent: what only the controller can refuse: claims, nodes, immutable parameters
 //! (`controller/engine/src/operation/acceptance.rs`).

@@ -1,5 +1,5 @@
-//! A client of an MQTT 5 broker, as both the controller and its agents are one where a broker is in between. Decides which of
-//! several brokers is tried first and next (`connect_first`).
+//! A client of an MQTT 5 broker, as both the controller and its agents are one where a broker is in between. Decides
+//! which of several brokers is tried first and next (`connect_first`).
 //!
 //! ```text
 //!   TCP ─ TLS 1.3, the broker's name checked ─ CONNECT, clean ─ CONNACK: are its limits wide enough? ─ SUBSCRIBE ─ Client

@@ -1,8 +1,8 @@
 //! A site of thousands of servers, in one run of a hundred: little happens on each, and what one of them says costs no look
 //! at the others.
 //!
-//! Absent: turns in which a timer is due, which may be about many; what is about a whole stack, set or site by its nature: operations, their ends, lists. `tests/costs.rs` of the
-//! engine has requests one by one.
+//! Absent: turns in which a timer is due, which may be about many; what is about a whole stack, set or site by its
+//! nature: operations, their ends, lists. `tests/costs.rs` of the engine has requests one by one.
 
 use super::Options;
 use super::dice::Dice;

@@ -56,7 +56,7 @@ fn the_page_names_files_and_what_is_in_them() {
     assert!(rows >= 90, "{rows}");
 }
 
-/// `` `row/job.rs` `` in a head is a file whose path ends so, wherever it is.
+/// `` `row/job.rs` `` in a head, or on a page for builders, is a file whose path ends so, wherever it is.
 #[test]
 fn heads_name_files_that_are_there() {
     let mut files = Vec::new();
@@ -64,9 +64,11 @@ fn heads_name_files_that_are_there() {
     let paths: Vec<String> = files.iter().map(|file| file.to_string_lossy().replace('\\', "/")).collect();
     let is_there = |named: &str| paths.iter().any(|path| path.ends_with(&format!("/{named}")));
     let (mut named, mut wrong) = (0, BTreeSet::new());
-    for file in &files {
+    let pages = ["ARCHITECTURE.md", "docs/internals.md"].map(|page| root().join(page));
+    for file in files.iter().chain(&pages) {
         let text = fs::read_to_string(file).unwrap();
-        let head = text.lines().take_while(|line| line.starts_with("//!"));
+        let is_page = file.extension().is_some_and(|it| it == "md");
+        let head = text.lines().take_while(|line| is_page || line.starts_with("//!"));
         for name in head.flat_map(|line| line.split('`').skip(1).step_by(2)) {
             if name.ends_with(".rs") && !name.contains(['*', '{']) {
                 named += 1;

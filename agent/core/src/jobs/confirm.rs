@@ -16,9 +16,9 @@
 //! to another challenge, changes nothing. Only one guarded change is under way at a time, and none during
 //! a restore.
 //!
-//! Absent: which types can cut the node off (`confirm_within`, `shared/src/model/types.rs`), how long the agent
-//! tries (`CONFIRM_TIMEOUT`, `shared/src/property.rs`), the restore and what a crash leads to (`restore.rs`), a reboot (`agent/core/src/boot.rs`), the host's reading, and the
-//! driver's choice of a connection.
+//! Absent: which types can cut the node off (`confirm_within`, `shared/src/model/types.rs`), how long the agent tries
+//! (`CONFIRM_TIMEOUT`, `shared/src/property.rs`), the restore and what a crash leads to (`restore.rs`), a reboot
+//! (`agent/core/src/boot.rs`), the host's reading, and the driver's choice of a connection.
 
 use std::time::Duration;
 

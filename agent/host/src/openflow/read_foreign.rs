@@ -1,7 +1,7 @@
 //! Rules that are not ours: in our notation as far as it can express them, otherwise as text for people.
 //!
-//! Absent: that they are left alone (`compare.rs`), whether they are imported (`controller/flow/src/question.rs`), or taken over by a change
-//! (`change.rs`).
+//! Absent: that they are left alone (`compare.rs`), whether they are imported (`controller/flow/src/question.rs`), or
+//! taken over by a change (`change.rs`).
 
 use std::collections::HashMap;
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! `stack validate`: the whole check of a template, on this host.
 //!
-//! Absent: the check itself (`controller/template/src/validate.rs`), and what only the controller can refuse: claims, nodes,
-//! immutable parameters (`controller/engine/src/operation/acceptance.rs`).
+//! Absent: the check itself (`controller/template/src/validate.rs`), and what only the controller can refuse: claims,
+//! nodes, immutable parameters (`controller/engine/src/operation/acceptance.rs`).
 
 use std::fmt::Write as _;
 use std::io::Write as _;

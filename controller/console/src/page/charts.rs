@@ -1,5 +1,5 @@
-//! Charts of the last hours on the page of the fleet: connections, drift, and jobs by outcome. Each has its figures in a table,
-//! too, for whoever sees no picture.
+//! Charts of the last hours on the page of the fleet: connections, drift, and jobs by outcome. Each has its figures in
+//! a table, too, for whoever sees no picture.
 //!
 //! Absent: the samples (`controller/src/history.rs`), and how a chart is drawn (`muster_picture::chart`).
 

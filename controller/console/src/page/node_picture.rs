@@ -1,5 +1,5 @@
-//! The network of a node as a picture: its interfaces, what each is part of or lies on, their addresses, and the neighbours at
-//! the other ends of its cables.
+//! The network of a node as a picture: its interfaces, what each is part of or lies on, their addresses, and the
+//! neighbours at the other ends of its cables.
 //!
 //! Absent: where boxes go (`muster_picture::drawing`).
 

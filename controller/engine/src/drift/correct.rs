@@ -17,8 +17,8 @@
 //! an operation goes on because of nodes. A correction that failed for good is tried again after a
 //! long calm. A restart that failed is tried again when an operator asks for an operation.
 //!
-//! Absent: when the breaker opens (`drift/breaker.rs`), a thing that its agent has lost (`drift/rebuild.rs`), and who changed the
-//! thing: the agent sees the difference, not its author.
+//! Absent: when the breaker opens (`drift/breaker.rs`), a thing that its agent has lost (`drift/rebuild.rs`), and who
+//! changed the thing: the agent sees the difference, not its author.
 
 use muster_shared::MonoTime;
 use muster_shared::model::{Action, Down};

@@ -1,8 +1,8 @@
 //! Withdraws jobs that are not wanted any more. A job that was not sent ends at once. One that was sent ends when its agent
 //! says that it has not begun.
 //!
-//! Absent: which jobs a newer operation withdraws (`traversal/visit.rs` by visit, `traversal/derive.rs` for dropped rows), and when a cancel
-//! does (`operation/cancel.rs`).
+//! Absent: which jobs a newer operation withdraws (`traversal/visit.rs` by visit, `traversal/derive.rs` for dropped
+//! rows), and when a cancel does (`operation/cancel.rs`).
 
 use muster_shared::model::Action;
 

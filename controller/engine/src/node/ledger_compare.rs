@@ -1,9 +1,8 @@
 //! Compares an agent's ledger with the rows of its node, and decides what follows: what the agent has lost is made
 //! again, what was removed and is back is removed again, and what the store does not know is listed.
 //!
-//! Absent: whether a ledger is asked for, from its digest in `Hello` (`node/session.rs`), the digest of drift in a heartbeat
-//! (`node/heartbeat.rs`), and whether a lost thing may be
-//! made again (`drift/rebuild.rs`).
+//! Absent: whether a ledger is asked for, from its digest in `Hello` (`node/session.rs`), the digest of drift in a
+//! heartbeat (`node/heartbeat.rs`), and whether a lost thing may be made again (`drift/rebuild.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,9 +1,9 @@
 //! Decides the step from a row to its wanted state: nothing, create, update in place, compare, or
 //! replace. Pure: a visit and a preview call the same function.
 //!
-//! Absent: which changed properties need a replacement (`needs_replacement` in
-//! `controller/template/src/desired.rs` and `shared/src/model/types.rs`), and which jobs a newer
-//! operation withdraws (`traversal/derive.rs`, `traversal/visit.rs`). Which resources an operation looks at at all: `traversal/plan.rs`.
+//! Absent: which changed properties need a replacement (`needs_replacement` in `controller/template/src/desired.rs` and
+//! `shared/src/model/types.rs`), and which jobs a newer operation withdraws (`traversal/derive.rs`,
+//! `traversal/visit.rs`). Which resources an operation looks at at all: `traversal/plan.rs`.
 
 use muster_shared::model::Action;
 use muster_template::{Desired, DriftPolicy, Kind};

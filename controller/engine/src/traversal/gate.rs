@@ -10,8 +10,8 @@
 //! This file only asks these parts, in a fixed order. [`Traversals::wait`] reads the same order for
 //! operators.
 //!
-//! Absent: corrections on a node in maintenance (`Jobs::takes_corrections` in `drift/background_rows.rs`), and the request that starts
-//! or ends maintenance (`node/requests.rs`).
+//! Absent: corrections on a node in maintenance (`Jobs::takes_corrections` in `drift/background_rows.rs`), and the
+//! request that starts or ends maintenance (`node/requests.rs`).
 
 use muster_shared::model::{Action, Claim};
 use muster_template::{Hook, Restriction, Tree};

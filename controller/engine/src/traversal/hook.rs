@@ -8,8 +8,8 @@
 //! A cleared hook stays cleared until the traversal is over. The next traversal sets all hooks
 //! again, also for a job that has not left yet. A row that waits has no job, and nothing of it changes.
 //!
-//! Absent: the order in which hooks and other gates hold a row back (`traversal/gate.rs`), and which hooks an environment sets
-//! (`controller/template/src/hooks.rs`).
+//! Absent: the order in which hooks and other gates hold a row back (`traversal/gate.rs`), and which hooks an
+//! environment sets (`controller/template/src/hooks.rs`).
 
 use muster_shared::StackName;
 use muster_shared::model::Action;

@@ -1,8 +1,9 @@
 //! The end of a forward row in a traversal: ready, or failed for good. A ready row frees the rows that need it. After
 //! a failure, independent branches go on.
 //!
-//! Absent: how many needs a row waits for (`traversal/derive.rs`), rows that go (`traversal/remove_unwanted.rs`) and whether
-//! their things are left in place (`ownership.rs`), and after how many attempts a job has failed (`row/outcome.rs`).
+//! Absent: how many needs a row waits for (`traversal/derive.rs`), rows that go (`traversal/remove_unwanted.rs`) and
+//! whether their things are left in place (`ownership.rs`), and after how many attempts a job has failed
+//! (`row/outcome.rs`).
 
 use std::sync::Arc;
 

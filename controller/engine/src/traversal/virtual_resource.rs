@@ -6,9 +6,9 @@
 //!   clean-up ─▶ Todo::Unmake ─▶ unmake ─▶ it may wait for time ─▶ unmade    the row goes
 //! ```
 //!
-//! One turn of the engine makes, changes or removes such a row, so the store never holds one half done.
-//! Rows that wait for signals or take their time are the exception (`traversal/signal.rs`, `traversal/waiting_rows.rs`). What a
-//! link, host or intent declares is in `intent/row.rs`.
+//! One turn of the engine makes, changes or removes such a row, so the store never holds one half done. Rows that wait
+//! for signals or take their time are the exception (`traversal/signal.rs`, `traversal/waiting_rows.rs`). What a link,
+//! host or intent declares is in `intent/row.rs`.
 //!
 //! Absent: their properties, and which change needs a replacement (`controller/template/src/virtual_resource.rs`).
 

@@ -1,6 +1,7 @@
 //! `parameter_groups`: checks that every parameter exists, and is in one group only.
 //!
-//! Absent: the reading of the section (`parameter_groups.rs` of the crate), and `OS::Heat::ResourceGroup` (`tree/group_members.rs`).
+//! Absent: the reading of the section (`parameter_groups.rs` of the crate), and `OS::Heat::ResourceGroup`
+//! (`tree/group_members.rs`).
 
 use std::collections::BTreeMap;
 

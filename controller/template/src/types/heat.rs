@@ -1,7 +1,8 @@
 //! Heat's types that the controller itself realises: values, random texts, test resources, nodes by name.
 //!
 //! Absent: types of Heat that Muster does not have (`unknown.rs`), how the controller realises these
-//! (`controller/engine/src/traversal/virtual_resource.rs`), and which node a name means (`controller/engine/src/node/server.rs`).
+//! (`controller/engine/src/traversal/virtual_resource.rs`), and which node a name means
+//! (`controller/engine/src/node/server.rs`).
 
 use muster_shared::NodeId;
 use serde_json::Value;

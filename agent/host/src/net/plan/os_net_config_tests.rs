@@ -1,5 +1,6 @@
-//! The documents of os-net-config's samples and unit tests: each is planned, or refused by name. `tests/os-net-config/record`
-//! records them; docs/conformance/os-net-config.md, which this test makes, has each with what became of it.
+//! The documents of os-net-config's samples and unit tests: each is planned, or refused by name.
+//! `tests/os-net-config/record` records them; docs/conformance/os-net-config.md, which this test makes, has each with
+//! what became of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;

@@ -1,5 +1,5 @@
-//! Begins and ends the stage `First` of the diagram in `traversal/delete_first.rs`: finds its rows, visits them, and goes on to
-//! `Forward`. Rows that failed meanwhile count from then on.
+//! Begins and ends the stage `First` of the diagram in `traversal/delete_first.rs`: finds its rows, visits them, and
+//! goes on to `Forward`. Rows that failed meanwhile count from then on.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -110,7 +110,7 @@ type Installed = BTreeMap<String, (String, BTreeSet<String>)>;
 /// Installed intents whose packets arrive, and those that move from one path between the same points to another.
 /// Intents to several points are left out: a packet may miss one of them for a moment while two paths to it change.
 fn arriving(site: &Site, installed: &mut Installed) -> BTreeSet<String> {
-    let mut arrives = |(key, from, outs, address): (String, String, BTreeSet<String>, u128)| {
+    let arrives = |(key, from, outs, address): (String, String, BTreeSet<String>, u128)| {
         let no = site.manager.find(&key)?;
         let (state, _) = site.manager.state(no)?;
         let fate = site.plane.walk_to(site.manager.topology(), &at(&from), address);
@@ -126,7 +126,7 @@ fn arriving(site: &Site, installed: &mut Installed) -> BTreeSet<String> {
         };
         (is_whole && is_promised).then_some(key)
     };
-    intents(site).into_iter().filter_map(|intent| arrives(intent)).collect()
+    intents(site).into_iter().filter_map(arrives).collect()
 }
 
 /// Does one write. No packets must be lost by it.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const TABLE: &[(&str, &[(&str, usize)])] = &[
     (
         "controller/engine/src",
-        // What traces an intent is told by the traces that they are over.
+        // The proof of an intent begins traces, and traces tell it when they are over.
         &[("Engine", 2), ("Traversals", 1), ("Jobs", 1), ("Graph", 1), ("Context", 1), ("View", 1)],
     ),
     // Work on an intent sets when the manager looks at it again.

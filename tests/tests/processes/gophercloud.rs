@@ -104,7 +104,7 @@ impl Library {
         }
     }
 
-    /// What the provider finds by the id in its state; `None`: the resource is gone.
+    /// The stack that the provider finds by the id in its state; `None`: it is gone.
     fn find(&self, id: &str) -> Option<Retrieved> {
         self.get::<Answer<Retrieved>>(&format!("stacks/{id}")).map(|answer| answer.stack)
     }
@@ -192,7 +192,7 @@ fn a_stack_is_made_changed_and_destroyed_as_by_terraforms_provider() {
     // An import by name finds the same stack.
     assert_eq!(library.find("web").unwrap().id, id);
 
-    // What others of the library's calls ask.
+    // Other calls of the library.
     let listed: Value = library.get("stacks?name=web&sort_dir=asc&sort_keys=name").unwrap();
     assert_eq!(listed["stacks"][0]["id"], json!(id));
     let resources: Value = library.get(&format!("stacks/web/{id}/resources?nested_depth=1")).unwrap();
@@ -204,7 +204,7 @@ fn a_stack_is_made_changed_and_destroyed_as_by_terraforms_provider() {
     let build: Value = library.get("build_info").unwrap();
     assert!(build["api"]["revision"].is_string() && build["engine"]["revision"].is_string(), "{build}");
 
-    // A destroy. Who is destroyed twice is gone, which is no error of the provider.
+    // A destroy. A second one finds nothing, which the provider takes for success.
     let name = library.find(&id).unwrap().stack_name;
     let (status, text) = library.send("DELETE", &format!("stacks/{name}/{id}"), None);
     assert_eq!(status, 204, "{text}");

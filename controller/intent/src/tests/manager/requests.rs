@@ -118,7 +118,7 @@ fn a_withdrawal_is_not_undone_by_the_network() {
     assert!(site.plane.0.is_empty());
 }
 
-/// Its first path is gone, or on the way out, so nothing of it is promised while the next one comes.
+/// The first path of such an intent is gone, or goes, so it promises nothing while the next one comes.
 #[test]
 fn one_that_was_withdrawn_meanwhile_is_installed_anew() {
     let mut site = ring();

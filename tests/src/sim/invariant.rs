@@ -26,6 +26,10 @@ pub struct SoFar {
     laid_out: BTreeSet<u64>,
     /// Rows that were ready before that, and those that came.
     were_ready: BTreeSet<u64>,
+    /// Rows whose work began.
+    began: BTreeSet<u64>,
+    /// Rows whose work began before an operation on their stack did: the operation keeps their job.
+    kept: BTreeSet<u64>,
 }
 
 impl SoFar {
@@ -44,6 +48,13 @@ impl SoFar {
         match &event.resource {
             Some((_, physical)) if event.status == Status::Complete.as_str() => {
                 self.were_ready.extend(tables.physical.get(physical));
+            }
+            Some((_, physical)) if event.status == Status::InProgress.as_str() => {
+                self.began.extend(tables.physical.get(physical));
+            }
+            None if event.status == Status::InProgress.as_str() && event.reason.is_empty() => {
+                let is_of_it = |id: &&u64| tables.rows.get(id).is_some_and(|row| row.stack == event.stack);
+                self.kept.extend(self.began.iter().filter(is_of_it));
             }
             None if ["the nodes that its selectors mean have changed:", "expanded:"]
                 .iter()
@@ -304,7 +315,7 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
     if row.progress.observed_ready {
         return None; // made again, for its agent had lost it
     }
-    if shared.turn.dropped.contains(&row.id) {
+    if shared.turn.dropped.contains(&row.id) || shared.turn.kept.contains(&row.id) {
         return None;
     }
     if row.dropped.is_some() {

@@ -41,15 +41,14 @@ pub(super) struct Work {
     began: MonoTime,
     stage_began: MonoTime,
     why: Arc<str>,
-    /// The path before.
-    before: Option<Before>,
-    /// The intent returns to the path before, for this reason.
-    back: Option<Box<str>>,
 }
 
 #[derive(Debug)]
 enum Goal {
-    Stand,
+    /// The compiled rules. If they cannot be installed, the intent returns to the path before.
+    Stand { before: Option<Before> },
+    /// The path before, because of this failure.
+    Return { to: Before, failure: Box<str> },
     /// No rule on any device. The intent is in this state then.
     Nothing(State),
 }
@@ -60,14 +59,19 @@ struct Before {
     entries: Placed,
 }
 
+impl Goal {
+    /// The path before, where the intent has one.
+    fn before(self) -> Option<Before> {
+        match self {
+            Goal::Stand { before } => before,
+            Goal::Return { to, .. } => Some(to),
+            Goal::Nothing(_) => None,
+        }
+    }
+}
+
 impl Work {
-    fn new(
-        goal: Goal,
-        stages: Vec<Vec<Step>>,
-        why: Arc<str>,
-        began: MonoTime,
-        before: Option<Before>,
-    ) -> Self {
+    fn new(goal: Goal, stages: Vec<Vec<Step>>, why: Arc<str>, began: MonoTime) -> Self {
         Self {
             goal,
             version: 0,
@@ -78,14 +82,17 @@ impl Work {
             began,
             stage_began: began,
             why,
-            before,
-            back: None,
         }
+    }
+
+    /// Whether no rule is to be left.
+    fn removes_all(&self) -> bool {
+        matches!(self.goal, Goal::Nothing(_))
     }
 
     /// Whether the work goes on when this write has ended.
     pub fn awaits(&self, token: Token) -> bool {
-        matches!(self.goal, Goal::Stand) && self.tokens.contains(&token)
+        !self.removes_all() && self.tokens.contains(&token)
     }
 
     /// Whether the path may change now.
@@ -183,7 +190,7 @@ impl Manager {
         let bandwidth = intent.constraints.bandwidth;
         // The path before stays the same, however often the new path changes in the meantime.
         let (began, before) = match held.work.take() {
-            Some(work) => (work.began, work.before),
+            Some(work) => (work.began, work.goal.before()),
             None => {
                 let entries = held.placed.clone();
                 let proven = held.stand.clone().filter(|stand| stand.proven);
@@ -213,7 +220,7 @@ impl Manager {
         let Some(held) = self.held.get_mut(&no) else { return };
         let stages = held.stages_to(&self.topology, &entries);
         let state = if before.is_some() { State::Reallocating } else { State::Installing };
-        self.begin(now, no, state, Work::new(Goal::Stand, stages, why, began, before));
+        self.begin(now, no, state, Work::new(Goal::Stand { before }, stages, why, began));
     }
 
     /// Starts to remove all rules.
@@ -224,7 +231,7 @@ impl Manager {
             stand.proven = false;
         }
         let stages = held.stages_to(&self.topology, &[]);
-        let (began, before) = held.work.take().map_or((now, None), |work| (work.began, work.before));
+        let (began, before) = held.work.take().map_or((now, None), |work| (work.began, work.goal.before()));
         // Nor to those of the path before: what is installed next is installed anew.
         if let Some(before) = before.map(|before| before.stand.number)
             && held.stand.as_ref().is_none_or(|stand| stand.number != before)
@@ -236,11 +243,19 @@ impl Manager {
         if let Some(intent) = wanted {
             self.follow_hosts(no, &intent);
         }
-        self.begin(now, no, State::Withdrawing, Work::new(Goal::Nothing(then), stages, why, began, None));
+        self.begin(now, no, State::Withdrawing, Work::new(Goal::Nothing(then), stages, why, began));
     }
 
     /// Starts to return to the path before.
-    fn go_back(&mut self, now: MonoTime, no: IntentNo, before: Before, failed: Work, reason: Box<str>) {
+    fn go_back(
+        &mut self,
+        now: MonoTime,
+        no: IntentNo,
+        before: Before,
+        began: MonoTime,
+        why: Arc<str>,
+        failure: Box<str>,
+    ) {
         let Some(held) = self.held.get_mut(&no) else { return };
         let stages = held.stages_to(&self.topology, &before.entries.entries());
         let Stand { links, points, .. } = &*before.stand;
@@ -253,17 +268,17 @@ impl Manager {
         if let Some(left) = left.filter(|left| left.number != before.stand.number) {
             self.let_go(no, left.number);
         }
-        let work = Work::new(Goal::Stand, stages, failed.why, failed.began, Some(before));
-        self.begin(now, no, State::Reallocating, Work { back: Some(reason), ..work });
+        let goal = Goal::Return { to: before, failure };
+        self.begin(now, no, State::Reallocating, Work::new(goal, stages, why, began));
     }
 
     fn begin(&mut self, now: MonoTime, no: IntentNo, state: State, work: Work) {
         let Some(held) = self.held.get_mut(&no) else { return };
         let version = held.version;
         let is_idle = work.stages.is_empty() && held.open.is_empty();
-        let tokens = match work.goal {
-            Goal::Stand => held.under_way(&self.topology, &work.stages),
-            Goal::Nothing(_) => BTreeSet::new(),
+        let tokens = match work.removes_all() {
+            false => held.under_way(&self.topology, &work.stages),
+            true => BTreeSet::new(),
         };
         let waits = !tokens.is_empty();
         held.work = Some(Box::new(Work { version, tokens, ..work }));
@@ -282,7 +297,7 @@ impl Manager {
             let Some(steps) = work.stages.pop_front() else {
                 // All rules must be gone, including those of an earlier move that is still under
                 // way.
-                let waits = matches!(work.goal, Goal::Nothing(_)) && !held.open.is_empty();
+                let waits = work.removes_all() && !held.open.is_empty();
                 return if waits { work.changes = false } else { self.reached(now, no) };
             };
             let mut by_device = ByDevice::new();
@@ -322,7 +337,7 @@ impl Manager {
             work.changes = over || (takes && !removes);
             work.stage_began = now;
             // Rules that get no packets may be removed while the intent is installed.
-            let awaited = !removes || matches!(work.goal, Goal::Nothing(_));
+            let awaited = !removes || work.removes_all();
             for (device, ops) in by_device {
                 self.next_token += 1;
                 let token = Token(self.next_token);
@@ -396,9 +411,9 @@ impl Manager {
         let Some(held) = self.held.get_mut(&no) else { return };
         let (of_stage, ended) = match &mut held.work {
             None => (false, false),
-            Some(work) => match work.goal {
-                Goal::Nothing(_) => (true, is_all),
-                Goal::Stand => (work.tokens.remove(&token), work.tokens.is_empty()),
+            Some(work) => match work.removes_all() {
+                true => (true, is_all),
+                false => (work.tokens.remove(&token), work.tokens.is_empty()),
             },
         };
         if let Err(why) = outcome {
@@ -444,21 +459,21 @@ impl Manager {
             return self.look(now, no, why);
         }
         let due = now + held.pause();
-        let Some(mut work) = held.work.take().map(|work| *work) else { return };
-        if let Goal::Nothing(_) = work.goal {
-            // A device does not remove a rule.
-            self.outcome(no, work.version, State::Corrupt);
-            return self.set_due(no, Some(due));
-        }
-        let is_whole = |before: &Before| work.back.is_none() && before.stand.stands(&self.topology);
-        if work.before.as_ref().is_some_and(is_whole)
-            && let Some(before) = work.before.take()
-        {
-            return self.go_back(now, no, before, work, reason);
-        }
+        let Some(mut work) = held.work.take() else { return };
+        work.goal = match work.goal {
+            Goal::Nothing(_) => {
+                // A device does not remove a rule.
+                self.outcome(no, work.version, State::Corrupt);
+                return self.set_due(no, Some(due));
+            }
+            Goal::Stand { before: Some(before) } if before.stand.stands(&self.topology) => {
+                return self.go_back(now, no, before, work.began, work.why, reason);
+            }
+            goal @ (Goal::Stand { .. } | Goal::Return { .. }) => goal,
+        };
         held.version += 1;
         let why = work.why.clone();
-        held.work = Some(Box::new(work));
+        held.work = Some(work);
         self.leave(now, no, State::Corrupt, Hope::Network, why);
         self.set_due(no, Some(due));
     }
@@ -466,30 +481,16 @@ impl Manager {
     fn reached(&mut self, now: MonoTime, no: IntentNo) {
         let Some(held) = self.held.get_mut(&no) else { return };
         let Some(work) = held.work.take() else { return };
-        let Work { goal, version, began, why, before, back, .. } = *work;
+        let Work { goal, version, began, why, .. } = *work;
         match goal {
-            Goal::Stand => {
+            Goal::Stand { before } => {
+                if held.open.is_empty() {
+                    held.errors = 0;
+                }
+                held.reason = held.stand.as_ref().and_then(|stand| stand.missing_text());
                 let moved = before.filter(|before| {
                     held.stand.as_ref().is_some_and(|stand| stand.number != before.stand.number)
                 });
-                if let Some(stand) = &mut held.stand {
-                    stand.proven = true;
-                }
-                // The last request is not what is installed.
-                let is_older = held.stand.as_ref().is_some_and(|stand| stand.of != held.intent);
-                let retry = match back {
-                    Some(reason) => {
-                        held.reason = Some(format!("it could not be moved: {reason}").into());
-                        Some(now + held.pause())
-                    }
-                    None => {
-                        if held.open.is_empty() {
-                            held.errors = 0;
-                        }
-                        held.reason = held.stand.as_ref().and_then(|stand| stand.missing_text());
-                        None
-                    }
-                };
                 if let Some(before) = &moved {
                     let before = before.stand.devices(&self.topology);
                     let history = &mut held.past().history;
@@ -499,18 +500,12 @@ impl Manager {
                         history.pop_front();
                     }
                 }
-                // No packets meet the remaining rules of other paths. Only a bridge whose agent is
-                // away delays their removal.
-                let left = held.past.iter().flat_map(|past| &past.leaving).copied();
-                for number in left.chain(moved.as_ref().map(|before| before.stand.number)) {
-                    let share = Share { key: held.key.clone(), number };
-                    self.given_back.extend(self.ledger.give_back_bandwidth(&share));
-                }
-                if let Some(before) = moved {
-                    self.let_go(no, before.stand.number);
-                }
-                self.outcome(no, version, if is_older { State::Corrupt } else { State::Installed });
-                self.set_due(no, retry);
+                self.stands(no, version, moved.map(|before| before.stand.number), None);
+            }
+            Goal::Return { failure, .. } => {
+                held.reason = Some(format!("it could not be moved: {failure}").into());
+                let retry = now + held.pause();
+                self.stands(no, version, None, Some(retry));
             }
             Goal::Nothing(state) => {
                 if let Some(stood) = held.stand.take() {
@@ -533,6 +528,28 @@ impl Manager {
         if let Some(why) = again {
             self.look(now, no, why);
         }
+    }
+
+    /// The rules of an intent are installed, and those of the path that it left are not.
+    fn stands(&mut self, no: IntentNo, version: u64, left: Option<u64>, retry: Option<MonoTime>) {
+        let Some(held) = self.held.get_mut(&no) else { return };
+        if let Some(stand) = &mut held.stand {
+            stand.proven = true;
+        }
+        // The last request is not what is installed.
+        let is_older = held.stand.as_ref().is_some_and(|stand| stand.of != held.intent);
+        // No packets meet the remaining rules of other paths. Only a bridge whose agent is away
+        // delays their removal.
+        let leaving = held.past.iter().flat_map(|past| &past.leaving).copied();
+        for number in leaving.chain(left) {
+            let share = Share { key: held.key.clone(), number };
+            self.given_back.extend(self.ledger.give_back_bandwidth(&share));
+        }
+        if let Some(number) = left {
+            self.let_go(no, number);
+        }
+        self.outcome(no, version, if is_older { State::Corrupt } else { State::Installed });
+        self.set_due(no, retry);
     }
 
     /// Devices with open writes of an intent, and the number of operations.

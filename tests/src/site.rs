@@ -9,6 +9,7 @@
 
 mod controllers;
 mod heat_agents;
+pub mod heatclient_tests;
 mod hostile_broker;
 mod mosquitto;
 mod oidc_provider;

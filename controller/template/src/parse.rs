@@ -338,6 +338,11 @@ impl<'t> Draft<'t> {
                 })?;
                 keep_last(outputs, |output| &output.key);
             }
+            "AWSTemplateFormatVersion" | "HeatTemplateFormatVersion" => {
+                let message = "a template in the form of CloudFormation is not read: write it as HOT, with the section \
+                               'heat_template_version'";
+                return self.reader.stop(at, message);
+            }
             _ => {
                 let message = if SECTIONS_NOT_YET.contains(&key) {
                     format!("the section '{key}' is not supported by this version yet")

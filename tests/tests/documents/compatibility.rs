@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::process::Command;
 
+use muster_tests::site::heatclient_tests::{OLDER_COMMAND, READING, STACKS};
 use serde_json::Value;
 
 use super::conformance::root;
@@ -121,11 +122,26 @@ fn openstack(out: &mut String) {
     writeln!(
         out,
         "\n## OpenStack's client\n{} commands of the unchanged `openstack` command are in a session that is a test\n\
-         (`the_openstack_client_works_as_it_is`): {}.\n[heat-api.md](../heat-api.md) is the manual.",
+         (`the_openstack_client_works_as_it_is`): {}.\n[heat-api.md](../heat-api.md) is the manual.\n",
         commands.len(),
         shown.join(", ")
     )
     .unwrap();
+    let rows = [
+        ("`openstack`, only reading", &READING),
+        ("`openstack`, stacks", &STACKS),
+        ("`heat`, only reading", &OLDER_COMMAND),
+    ];
+    let rows = rows.map(|(what, tests)| {
+        let refused: Vec<String> = tests.refused.iter().map(|(name, _)| format!("`{name}`")).collect();
+        let all = tests.passed + refused.len();
+        vec![what.to_owned(), all.to_string(), tests.passed.to_string(), refused.join(", ")]
+    });
+    out.push_str(
+        "Of python-heatclient's own functional tests (`heat_functional.rs`) those fail that want CloudFormation's form of a\n\
+         template, snapshots, or stacks that sleep.\n\n",
+    );
+    table(out, "tests of | run | pass | refused by name", &rows);
 }
 
 fn onos(out: &mut String) {

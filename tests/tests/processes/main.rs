@@ -32,6 +32,7 @@ mod flows_nftables;
 mod gone;
 mod gophercloud;
 mod heat_api;
+mod heat_functional;
 mod heat_import;
 mod hooks;
 mod hostname;

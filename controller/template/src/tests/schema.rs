@@ -137,7 +137,7 @@ pub(super) fn sample(kind: Kind) -> (Value, Value) {
         Kind::TestResource => (
             json!({}),
             json!({"action_wait_secs": [{"create": 0}, {"update": 0}], "attr_wait_secs": [0, "0"], "wait_secs": [0, "0", -1, 2.5],
-                "constraint_prop_secs": [0, "0"],
+                "client_name": ["a", "b"], "constraint_prop_secs": [0, "0"], "entity_name": ["a", "b"],
                 "fail": [true, false], "update_replace": [true, false], "update_replace_value": ["a", "b"],
                 "value": ["a", "b"]}),
         ),

@@ -119,15 +119,19 @@ const WAIT_MAX: f64 = 30.0 * 86_400.0;
 const ACTIONS: [&str; 3] = ["create", "update", "delete"];
 const AT_ONCE: &str = "must be 0: what is known is given at once";
 
-static TEST_PROPERTIES: [Property; 8] = [
+static TEST_PROPERTIES: [Property; 10] = [
     Property::optional("action_wait_secs", |value| times(value).map(drop))
         .is(PropertyType::Map, "how many seconds it takes to 'create', 'update' and 'delete' it"),
     Property::optional("attr_wait_secs", at_once)
         .is(PropertyType::Number, "how long an attribute takes")
         .limits(AT_ONCE),
+    Property::optional("client_name", |value| text(value).map(drop))
+        .is(PropertyType::String, "taken for Heat's sake: no service is asked while it waits"),
     Property::optional("constraint_prop_secs", at_once)
         .is(PropertyType::Number, "how long a constraint takes")
         .limits(AT_ONCE),
+    Property::optional("entity_name", |value| text(value).map(drop))
+        .is(PropertyType::String, "taken for Heat's sake: no service is asked while it waits"),
     Property::optional("fail", |value| flag(value).map(drop))
         .is(PropertyType::Boolean, "it cannot be made or changed")
         .default("false"),

@@ -380,7 +380,7 @@ impl Agent {
         self.jobs.reached(now);
         self.flows.reached(now);
         self.watches.greeted(now, welcome.heartbeat);
-        self.facts.greeted(now);
+        self.facts.greeted(now, welcome.reads);
         self.flows.greeted();
         self.ports.greeted(now);
         self.account.tell(now, &self.jobs, &mut self.effects);

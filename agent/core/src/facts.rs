@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 use muster_shared::model::{Facts, Up};
+use muster_shared::wire::CONTROLLER_READS_TIES;
 
 use crate::effects::Effects;
 use crate::face::Effect;
@@ -44,6 +45,8 @@ pub(crate) struct FactsSchedule {
     /// Each report adds [`STORM_SPACING`] to this time; it may lie as far ahead as [`BURST`].
     paid_until: MonoTime,
     said: Option<Box<Facts>>,
+    /// The controller reads what links are members of and lie on.
+    tells_ties: bool,
 }
 
 impl FactsSchedule {
@@ -57,6 +60,7 @@ impl FactsSchedule {
             last: None,
             paid_until: MonoTime::default(),
             said: None,
+            tells_ties: false,
         }
     }
 
@@ -69,8 +73,10 @@ impl FactsSchedule {
         self.due = Some(self.due.map_or(at, |due| due.min(at)));
     }
 
-    pub(crate) fn greeted(&mut self, now: MonoTime) {
+    /// The controller reads so many additions, as in [`Welcome::reads`](muster_shared::model::Welcome::reads).
+    pub(crate) fn greeted(&mut self, now: MonoTime, reads: u32) {
         (self.said, self.asked) = (None, false);
+        self.tells_ties = reads >= CONTROLLER_READS_TIES;
         self.due = Some(now + self.random.below(GREETING));
     }
 
@@ -103,7 +109,7 @@ impl FactsSchedule {
         if !std::mem::take(&mut self.gathering) {
             return;
         }
-        let facts = match facts {
+        let mut facts = match facts {
             Ok(facts) => facts,
             Err(reason) => {
                 self.due_by(now + GATHER_AGAIN);
@@ -112,6 +118,9 @@ impl FactsSchedule {
         };
         if !is_heard {
             return;
+        }
+        if !self.tells_ties {
+            facts.links.iter_mut().for_each(|link| (link.master, link.lower) = (None, None));
         }
         let (is_news, is_urgent) = match &self.said {
             None => (true, true),

@@ -434,6 +434,8 @@ mod tests {
             permanent_mac: Some([2, 0, 0, 0, 0, 2]),
             speed: Some(1000),
             full_duplex: Some(true),
+            master: Some("bond0".to_owned()),
+            lower: Some("eth1".to_owned()),
             neighbours: vec![neighbour],
             ..LinkFacts::default()
         };

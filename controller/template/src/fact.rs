@@ -71,6 +71,8 @@ fn link(link: &LinkFacts) -> Value {
         "carrier": link.carrier,
         "speed": link.speed,
         "duplex": link.full_duplex.map(|full| if full { "full" } else { "half" }),
+        "master": link.master,
+        "lower": link.lower,
         "addresses": link.addresses,
         "neighbours": link.neighbours.iter().map(neighbour).collect::<Value>(),
     })

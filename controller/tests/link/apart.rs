@@ -52,7 +52,8 @@ async fn challenges_are_answered_while_the_driver_stands_still() {
     // Whether the agent obeys this controller is not known yet.
     raw.publish(&up, node.pack(&[challenge(1)])).await;
     raw.is_heard().await;
-    let welcome = Welcome { epoch: Epoch(1).into(), want_ledger: false, heartbeat: Duration::from_secs(10) };
+    let welcome =
+        Welcome { epoch: Epoch(1).into(), want_ledger: false, heartbeat: Duration::from_secs(10), reads: 0 };
     world.handle.send(&node.id, connection, &[Down::Welcome(welcome.clone())]);
     assert_eq!(raw.messages(&node).await, [Down::Welcome(welcome)]);
     raw.publish(&up, node.pack(&[challenge(2)])).await;

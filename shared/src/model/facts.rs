@@ -79,6 +79,10 @@ pub struct LinkFacts {
     pub speed: Option<u32>,
     /// Absent where the link does not report a duplex mode.
     pub full_duplex: Option<bool>,
+    /// The link that this one is a member of, by name: a bridge, a bond, a VRF.
+    pub master: Option<String>,
+    /// The link below this one, by name: of a VLAN, a macvlan, a tunnel.
+    pub lower: Option<String>,
     /// Addresses in the kernel's order.
     pub addresses: Vec<IpNet>,
     /// Neighbours whose LLDP frames came in on this link and are still valid, by chassis and port.

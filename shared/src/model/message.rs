@@ -232,6 +232,10 @@ pub struct Welcome {
     pub want_ledger: bool,
     /// The interval of [`Up::Heartbeat`].
     pub heartbeat: Duration,
+    /// The number of additions to the messages of agents that the controller reads, as in
+    /// [`CONTROLLER_READS`](crate::wire::CONTROLLER_READS). 0: an older controller, which does not say. Sent only
+    /// to an agent that [reads](Hello::reads) it.
+    pub reads: u32,
 }
 
 /// Identifies one report.

@@ -44,12 +44,18 @@ pub trait Bounded {
 impl From<&Down> for v1::Down {
     fn from(down: &Down) -> Self {
         match down {
-            Down::Welcome(Welcome { epoch: EpochId { number, bits }, want_ledger, heartbeat }) => {
+            Down::Welcome(Welcome { epoch: EpochId { number, bits }, want_ledger, heartbeat, reads }) => {
                 let want_ledger = *want_ledger;
                 let heartbeat_s = u32::try_from(heartbeat.as_secs()).unwrap_or(u32::MAX);
-                match bits {
-                    Some(bits) => v1::Down::Welcomed { epoch: (number.0, *bits), want_ledger, heartbeat_s },
-                    None => v1::Down::Welcome { epoch: number.0, want_ledger, heartbeat_s },
+                match (*reads, bits) {
+                    (0, Some(bits)) => {
+                        v1::Down::Welcomed { epoch: (number.0, *bits), want_ledger, heartbeat_s }
+                    }
+                    (0, None) => v1::Down::Welcome { epoch: number.0, want_ledger, heartbeat_s },
+                    (reads, bits) => {
+                        let epoch = (number.0, *bits);
+                        v1::Down::WelcomedBy { epoch, want_ledger, heartbeat_s, reads }
+                    }
                 }
             }
             Down::Job(job) => v1::Down::Job(v1::Job {
@@ -88,11 +94,14 @@ impl Bounded for v1::Down {
     fn into_model(self) -> Result<Down, WireError> {
         Ok(match self {
             v1::Down::Welcome { epoch, want_ledger, heartbeat_s } => {
-                welcome_in(Epoch(epoch).into(), want_ledger, heartbeat_s)
+                welcome_in(Epoch(epoch).into(), want_ledger, heartbeat_s, 0)
             }
             v1::Down::Welcomed { epoch: (number, bits), want_ledger, heartbeat_s } => {
                 let epoch = EpochId { number: Epoch(number), bits: Some(bits) };
-                welcome_in(epoch, want_ledger, heartbeat_s)
+                welcome_in(epoch, want_ledger, heartbeat_s, 0)
+            }
+            v1::Down::WelcomedBy { epoch: (number, bits), want_ledger, heartbeat_s, reads } => {
+                welcome_in(EpochId { number: Epoch(number), bits }, want_ledger, heartbeat_s, reads)
             }
             v1::Down::Job(job) => {
                 let key = key_in(job.key);
@@ -167,7 +176,10 @@ impl From<&Up> for v1::Up {
             Up::Heartbeat { drift: Some(drift) } => v1::Up::Alive { drift: drift.to_le_bytes() },
             Up::Challenge { key, bytes } => v1::Up::Challenge { key: key_out(key), bytes: bytes.clone() },
             Up::Drift(drifts) => v1::Up::Drift(drifts.iter().map(watch::drift_out).collect()),
-            Up::Facts(it) => v1::Up::Server(facts::facts_out(it), facts::more_out(it)),
+            Up::Facts(it) => match facts::ties_out(it) {
+                Some(ties) => v1::Up::Tied(facts::facts_out(it), facts::more_out(it), ties),
+                None => v1::Up::Server(facts::facts_out(it), facts::more_out(it)),
+            },
             Up::Flow(up) => v1::Up::Flow(flow::up_out(up)),
             Up::Ports(devices) => v1::Up::Ports(devices.iter().map(topology::device_out).collect()),
             Up::Jobs(states) => v1::Up::Jobs(states.iter().map(jobs::state_out).collect()),
@@ -219,8 +231,11 @@ impl Bounded for v1::Up {
                 at_most("drifts", drifts.len(), DRIFTS_MAX)?;
                 Up::Drift(drifts.into_iter().map(watch::drift_in).collect())
             }
-            v1::Up::Facts(it) => Up::Facts(Box::new(facts::facts_in(it, v1::FactsMore::default())?)),
-            v1::Up::Server(it, more) => Up::Facts(Box::new(facts::facts_in(it, more)?)),
+            v1::Up::Facts(it) => {
+                Up::Facts(Box::new(facts::facts_in(it, v1::FactsMore::default(), Vec::new())?))
+            }
+            v1::Up::Server(it, more) => Up::Facts(Box::new(facts::facts_in(it, more, Vec::new())?)),
+            v1::Up::Tied(it, more, ties) => Up::Facts(Box::new(facts::facts_in(it, more, ties)?)),
             v1::Up::Flow(up) => Up::Flow(flow::up_in(up)?),
             v1::Up::Ports(devices) => Up::Ports(topology::devices_in(devices)?),
             v1::Up::Jobs(states) => Up::Jobs(jobs::states_in(states)?),
@@ -240,10 +255,10 @@ impl Bounded for v1::Up {
     }
 }
 
-fn welcome_in(epoch: EpochId, want_ledger: bool, heartbeat_s: u32) -> Down {
+fn welcome_in(epoch: EpochId, want_ledger: bool, heartbeat_s: u32, reads: u32) -> Down {
     // A heartbeat that is too rare or too frequent is useless.
     let heartbeat = Duration::from_secs(heartbeat_s.clamp(1, 24 * 3600).into());
-    Down::Welcome(Welcome { epoch, want_ledger, heartbeat })
+    Down::Welcome(Welcome { epoch, want_ledger, heartbeat, reads })
 }
 
 fn hello_in(

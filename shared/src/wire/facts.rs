@@ -88,11 +88,13 @@ fn head_weight(facts: &Facts) -> usize {
 
 /// Bytes of a link on the wire, at most.
 fn weight(link: &LinkFacts) -> usize {
-    // Lengths, two MAC addresses, an MTU, flags, speed, duplex, PCI ids, and eight counters of up to
+    // Lengths of texts, two MAC addresses, an MTU, flags, speed, duplex, PCI ids, and eight counters of up to
     // ten bytes.
     const FIXED: usize = 160;
     let pci = link.pci.as_ref().map_or(0, |pci| pci.address.len());
-    let own = link.name.len() + link.kind.len() + link.driver.len() + pci + 18 * link.addresses.len();
+    let others = [&link.master, &link.lower].into_iter().flatten().map(String::len).sum::<usize>();
+    let own =
+        link.name.len() + link.kind.len() + link.driver.len() + pci + others + 18 * link.addresses.len();
     FIXED + own + link.neighbours.iter().map(neighbour_weight).sum::<usize>()
 }
 
@@ -141,13 +143,28 @@ pub(super) fn more_out(facts: &Facts) -> v1::FactsMore {
     }
 }
 
+/// What links are members of and lie on; none if no link does.
+pub(super) fn ties_out(facts: &Facts) -> Option<Vec<v1::LinkTies>> {
+    let name = |link: &Option<String>| link.clone().unwrap_or_default();
+    let ties = |link: &LinkFacts| v1::LinkTies { master: name(&link.master), lower: name(&link.lower) };
+    let is_tied = |link: &LinkFacts| link.master.is_some() || link.lower.is_some();
+    facts.links.iter().any(is_tied).then(|| facts.links.iter().map(ties).collect())
+}
+
 /// Fields that an older agent does not send are empty.
-pub(super) fn facts_in(facts: v1::Facts, more: v1::FactsMore) -> Result<Facts, WireError> {
+pub(super) fn facts_in(
+    facts: v1::Facts,
+    more: v1::FactsMore,
+    ties: Vec<v1::LinkTies>,
+) -> Result<Facts, WireError> {
     at_most("disks", more.disks.len(), DISKS_MAX)?;
-    let mut rest = more.links.into_iter();
-    let links = facts.links.into_iter().map(|link| link_in(link, rest.next().unwrap_or_default()));
+    let (mut rest, mut ties) = (more.links.into_iter(), ties.into_iter());
+    let links = facts
+        .links
+        .into_iter()
+        .map(|link| link_in(link, rest.next().unwrap_or_default(), ties.next().unwrap_or_default()));
     let links: Vec<LinkFacts> = links.collect::<Result<_, _>>()?;
-    if rest.next().is_some() {
+    if rest.next().is_some() || ties.next().is_some() {
         return Err(WireError::Bounds { field: "links of facts" });
     }
     let disk = |(name, size, model, rotational)| DiskFacts { name, size, model, rotational };
@@ -201,8 +218,10 @@ fn link_out(link: &LinkFacts) -> v1::Link {
     }
 }
 
-fn link_in(link: v1::Link, more: v1::LinkMore) -> Result<LinkFacts, WireError> {
-    at_most("an interface's name", link.name.len(), TEXT_MAX)?;
+fn link_in(link: v1::Link, more: v1::LinkMore, ties: v1::LinkTies) -> Result<LinkFacts, WireError> {
+    for name in [&link.name, &ties.master, &ties.lower] {
+        at_most("an interface's name", name.len(), TEXT_MAX)?;
+    }
     at_most("an interface's kind", link.kind.len(), TEXT_MAX)?;
     at_most("an interface's driver", more.driver.len(), TEXT_MAX)?;
     at_most("an interface's addresses", link.addresses.len(), ADDRESSES_MAX)?;
@@ -223,6 +242,8 @@ fn link_in(link: v1::Link, more: v1::LinkMore) -> Result<LinkFacts, WireError> {
         carrier: link.carrier,
         speed: link.speed,
         full_duplex: link.full_duplex,
+        master: Some(ties.master).filter(|name| !name.is_empty()),
+        lower: Some(ties.lower).filter(|name| !name.is_empty()),
         addresses: link.addresses.into_iter().map(net_in).collect::<Result<_, _>>()?,
         neighbours: more.neighbours.into_iter().map(neighbour_in).collect::<Result<_, _>>()?,
         counters: Counters {

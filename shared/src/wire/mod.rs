@@ -40,11 +40,8 @@ pub use crate::wire::watch::DRIFT_REASON_MAX;
 /// 5: `Trace`.
 /// 6: `Survey`, and the action `Adopt`.
 /// 7: Deployments of group `Hook`.
-///
-/// The messages of agents have had three additions, `Moved`, `Traced` and `Surveyed`. Only a controller that said
-/// `Move`, `Trace` or `Survey` on this connection gets them: a controller reads an agent of the version after its own.
-/// The first other addition comes with one to `Welcome`, which says how much the controller reads.
-pub const READS: u32 = 7;
+/// 8: in `Welcome`, how much the controller reads.
+pub const READS: u32 = 8;
 /// An agent that reads `Controllers` reads this much at least.
 pub const READS_CONTROLLERS: u32 = 3;
 /// An agent that reads `Move` reads this much at least.
@@ -53,9 +50,22 @@ pub const READS_MOVE: u32 = 4;
 pub const READS_TRACE: u32 = 5;
 /// An agent that reads `Survey` and `Adopt` reads this much at least.
 pub const READS_ADOPT: u32 = 6;
+/// An agent that reads in `Welcome` how much the controller reads, reads this much at least.
+pub const READS_WELCOME: u32 = 8;
+
+/// The number of additions to the messages of agents that this build reads, beyond what every controller reads. A
+/// controller says the number in its welcome, and an agent leaves out what the controller does not read:
+///
+/// 1: `master` and `lower` of a link in `Facts`.
+///
+/// `Moved`, `Traced` and `Surveyed` need no number: they answer `Move`, `Trace` and `Survey`.
+pub const CONTROLLER_READS: u32 = 1;
+/// A controller that reads `master` and `lower` of links reads this much at least.
+pub const CONTROLLER_READS_TIES: u32 = 1;
 
 /// The first version of the agent that reads each of the additions.
-const READ_SINCE: [&str; READS as usize] = ["0.1.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0"];
+const READ_SINCE: [&str; READS as usize] =
+    ["0.1.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0", "0.2.0"];
 
 /// The first version of the agent that reads this number of additions.
 pub fn agent_that_reads(additions: u32) -> &'static str {

@@ -125,7 +125,11 @@ fn deployment() -> Deployment {
 }
 
 fn welcome(epoch: EpochId) -> Down {
-    Down::Welcome(Welcome { epoch, want_ledger: true, heartbeat: Duration::from_secs(60) })
+    welcome_of(epoch, 0)
+}
+
+fn welcome_of(epoch: EpochId, reads: u32) -> Down {
+    Down::Welcome(Welcome { epoch, want_ledger: true, heartbeat: Duration::from_secs(60), reads })
 }
 
 fn hello(instance: Option<u128>, epoch: EpochId) -> Up {
@@ -186,6 +190,7 @@ fn downs() -> Vec<Down> {
     ])])
     .chain([move_tests::down(), trace_tests::down()])
     .chain([Down::Survey, acting(Action::Adopt)])
+    .chain([welcome_of(epoch(None), 1), welcome_of(epoch(Some(300)), 1)])
     .collect()
 }
 
@@ -226,7 +231,7 @@ fn ups() -> Vec<Up> {
     .chain([Up::Described(vec![stray("/etc/motd".into())]), reading(1)])
     .chain(move_tests::ups())
     .chain(trace_tests::ups())
-    .chain([Up::Surveyed(survey())])
+    .chain([Up::Surveyed(survey()), Up::Facts(Box::new(tied_facts()))])
     .collect()
 }
 
@@ -254,7 +259,7 @@ fn a_greeting_of_an_agent_that_reads_more_is_one_that_older_controllers_read() {
         v1::Up::Greeting { agent_version, .. } => agent_version,
         _ => unreachable!(),
     };
-    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+7"));
+    assert_eq!((of(&reading(0)).as_str(), of(&reading(READS)).as_str()), ("0.1.0", "0.1.0+8"));
 }
 
 #[test]
@@ -358,6 +363,22 @@ fn facts() -> Facts {
     }
 }
 
+/// A bond of one card, and a VLAN on it.
+fn tied_facts() -> Facts {
+    let link = |name: &str, master: Option<&str>, lower: Option<&str>| LinkFacts {
+        name: name.into(),
+        master: master.map(str::to_owned),
+        lower: lower.map(str::to_owned),
+        ..LinkFacts::default()
+    };
+    let links = vec![
+        link("eth0", Some("bond0"), None),
+        link("bond0", None, None),
+        link("bond0.10", None, Some("bond0")),
+    ];
+    Facts { hostname: "web-1".into(), links, links_total: 3, ..Facts::default() }
+}
+
 fn neighbour() -> NeighbourFacts {
     NeighbourFacts {
         chassis_id: "02:00:00:00:00:0a".into(),
@@ -398,7 +419,16 @@ fn facts_are_cut_to_their_bounds_and_others_are_refused() {
     let link = facts().links.remove(0);
     let mut large = facts();
     large.hostname = "h".repeat(1000);
-    large.links = vec![LinkFacts { addresses: vec![link.addresses[0]; 100], ..link.clone() }; 4000];
+    let name = Some("n".repeat(15));
+    large.links = vec![
+        LinkFacts {
+            addresses: vec![link.addresses[0]; 100],
+            master: name.clone(),
+            lower: name.clone(),
+            ..link.clone()
+        };
+        4000
+    ];
     large.links_total = 4000;
     large.disks = vec![DiskFacts { model: "m".repeat(1000), ..large.disks[0].clone() }; 1000];
     let talker = NeighbourFacts { system_description: Some("d".repeat(1000)), ..neighbour() };
@@ -412,6 +442,10 @@ fn facts_are_cut_to_their_bounds_and_others_are_refused() {
             Facts { links: vec![LinkFacts { neighbours: vec![neighbour(); 9], ..link.clone() }], ..facts() },
         ),
         ("an interface's addresses", Facts { links: vec![large.links[0].clone()], ..facts() }),
+        (
+            "an interface's name",
+            Facts { links: vec![LinkFacts { master: Some("m".repeat(1000)), ..link.clone() }], ..facts() },
+        ),
     ] {
         assert_eq!(read(facts).unwrap_err(), WireError::Bounds { field });
     }

@@ -57,6 +57,13 @@ mod types {
         Move(String),
         /// reads 6
         Survey,
+        /// reads 8: as `Welcomed`, and how much the controller reads
+        WelcomedBy {
+            epoch: (u32, Option<u64>),
+            want_ledger: bool,
+            heartbeat_s: u32,
+            reads: u32,
+        },
     }
 
     #[derive(Serialize, Deserialize)]
@@ -143,6 +150,8 @@ mod types {
             specs: Vec<SpecV1>,
             left_out: Vec<String>,
         },
+        /// controller reads 1: as `Server`, and one for each link, in their order
+        Tied(Facts, FactsMore, Vec<LinkTies>),
     }
 
     #[derive(Serialize, Deserialize)]
@@ -328,6 +337,13 @@ mod types {
         pub pci: Option<(String, u16, u16)>,
         pub permanent_mac: Option<[u8; 6]>,
         pub neighbours: Vec<Neighbour>,
+    }
+
+    /// Names of other links; empty: none.
+    #[derive(Default, Serialize, Deserialize)]
+    pub struct LinkTies {
+        pub master: String,
+        pub lower: String,
     }
 
     #[derive(Serialize, Deserialize)]

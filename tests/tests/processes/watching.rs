@@ -112,6 +112,10 @@ fn a_server_tells_what_it_is_and_when_its_link_loses_its_carrier() {
     );
     assert_eq!(site.json(&["node", "list", "-l", "fact.memory<1M"]), serde_json::json!([]));
     site.muster(&["node", "list", "-l", "fact.memry>1"]).refused(2, &["did you mean 'memory'"]);
+    server.ip("link add br1 type bridge");
+    server.ip("link add veth1 type veth peer name veth2");
+    server.ip("link set veth1 master br1");
+    until_link("veth1", "is a member of a bridge", &|link| link["master"] == "br1");
     let before = link("eth1").unwrap();
     assert_eq!((&before["carrier"], &before["speed"]), (&true.into(), &serde_json::Value::Null), "{before}");
     peer.ip("address add 192.0.2.2/24 dev eth1");

@@ -436,7 +436,7 @@ impl Node {
 }
 
 pub fn welcome(epoch: u32, want_ledger: bool) -> Down {
-    Down::Welcome(Welcome { epoch: Epoch(epoch).into(), want_ledger, heartbeat: HEARTBEAT })
+    Down::Welcome(Welcome { epoch: Epoch(epoch).into(), want_ledger, heartbeat: HEARTBEAT, reads: 0 })
 }
 
 pub fn done() -> Outcome {

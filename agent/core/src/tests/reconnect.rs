@@ -104,7 +104,7 @@ fn an_older_epoch_is_refused_and_commands_nothing() {
 
 fn welcome_with(number: u32, bits: Option<u64>) -> Down {
     let epoch = EpochId { number: Epoch(number), bits };
-    Down::Welcome(Welcome { epoch, want_ledger: false, heartbeat: HEARTBEAT })
+    Down::Welcome(Welcome { epoch, want_ledger: false, heartbeat: HEARTBEAT, reads: 0 })
 }
 
 #[test]

@@ -5,6 +5,7 @@ use std::time::Duration;
 use muster_shared::model::{
     Action, Down, Drift, DriftState, Facts, Job, LinkFacts, NetworkConfig, OnDelete, Spec, Up, Welcome,
 };
+use muster_shared::wire::CONTROLLER_READS_TIES;
 use muster_shared::{Epoch, ResourceId};
 
 use super::node::{CHALLENGE, Node, failed, generation, id, job, plain};
@@ -133,7 +134,7 @@ fn without_a_hint_it_looks_after_some_heartbeats() {
         bed.after(60 * SECOND);
         bed.input(Input::Connected);
         let heartbeat = SECOND * heartbeat;
-        bed.down(Down::Welcome(Welcome { epoch: Epoch(1).into(), want_ledger: false, heartbeat }));
+        bed.down(Down::Welcome(Welcome { epoch: Epoch(1).into(), want_ledger: false, heartbeat, reads: 0 }));
         bed.after(30 * SECOND);
         bed.looked(Ok(Found::AsDesired));
         let mut looks = 0;
@@ -439,6 +440,21 @@ fn facts_are_told_when_greeted_when_they_change_and_when_asked_for() {
     assert_eq!(bed.gathers, 4, "who asks does not wait");
     bed.input(Input::Gathered(Ok(Box::new(facts(9000, 3)))));
     assert_eq!(told(&mut bed), [facts(9000, 3)]);
+}
+
+#[test]
+fn what_a_link_is_a_member_of_is_told_to_a_controller_that_reads_it() {
+    let mut tied = facts(1500, 1);
+    (tied.links[0].master, tied.links[0].lower) = (Some("bond0".into()), Some("eth1".into()));
+    for (reads, wanted) in [(0, facts(1500, 1)), (CONTROLLER_READS_TIES, tied.clone())] {
+        let mut bed = Node::offline(Vec::new(), Epoch(1).into());
+        bed.input(Input::Connected);
+        let heartbeat = Duration::from_secs(60);
+        bed.down(Down::Welcome(Welcome { epoch: Epoch(1).into(), want_ledger: false, heartbeat, reads }));
+        bed.after(2 * SECOND);
+        bed.input(Input::Gathered(Ok(Box::new(tied.clone()))));
+        assert_eq!(told(&mut bed), [wanted], "the controller reads {reads}");
+    }
 }
 
 #[test]

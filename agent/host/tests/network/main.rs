@@ -6,6 +6,7 @@ mod crash;
 mod dhcp;
 mod document;
 mod ethtool;
+mod facts;
 mod hints;
 mod json_schema;
 mod lldp;

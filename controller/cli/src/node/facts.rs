@@ -15,9 +15,11 @@ const DISKS: [Column<DiskView>; 4] = [
     ("ROTATIONAL", |disk| cell(&disk.rotational)),
 ];
 
-const LINKS: [Column<LinkFactsView>; 12] = [
+const LINKS: [Column<LinkFactsView>; 14] = [
     ("LINK", |link| cell(&link.name)),
     ("KIND", |link| cell(&link.kind)),
+    ("MASTER", |link| cell(&link.master)),
+    ("LOWER", |link| cell(&link.lower)),
     ("DRIVER", |link| cell(&link.driver)),
     ("PCI", |link| cell(&link.pci_address)),
     ("UP", |link| cell(&link.up)),

@@ -96,9 +96,9 @@ fn nodes_and_resources_are_acted_on() {
                 "tx": {"bytes": 0, "dropped": 0, "errors": 0, "packets": 0}}]}),
             "GET /v1/nodes/web-1/facts",
             "name  web-1\nage   0.5\nos    id=debian\n\n\
-             LINK  KIND  DRIVER  PCI           UP    CARRIER  SPEED  MTU   MAC                ADDRESSES    \
+             LINK  KIND  MASTER  LOWER  DRIVER  PCI           UP    CARRIER  SPEED  MTU   MAC                ADDRESSES    \
              RX                                    TX\n\
-             eth0  -     e1000   0000:00:03.0  true  false    -      1500  02:00:00:00:00:01  10.0.0.1/24  \
+             eth0  -     -       -      e1000   0000:00:03.0  true  false    -      1500  02:00:00:00:00:01  10.0.0.1/24  \
              bytes=1,dropped=0,errors=0,packets=1  bytes=0,dropped=0,errors=0,packets=0\n\n\
              LINK  NEIGHBOUR  PORT  DESCRIPTION  VLAN  CHASSIS  MANAGEMENT\n\
              eth0  leaf-1     e7    -            100   -        -\n",

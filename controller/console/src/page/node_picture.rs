@@ -31,9 +31,13 @@ pub fn of(node: &str, links: &[LinkFactsView], network: &TopologyView) -> String
     let part =
         |from: usize, to: usize, words: String| Line { from, to, tooltip: printable(&words), look: PART };
     for (n, link) in links.iter().enumerate() {
-        // A VLAN is named after what it lies on.
-        if let Some(below) = vlan_of(link).and_then(|below| index.get(below)) {
-            lines.push(part(*below, n, format!("{} is a VLAN on {}", link.name, links[*below].name)));
+        // An agent of before tells nothing, and a VLAN is named after what it lies on.
+        let lower = link.lower.as_deref().or_else(|| vlan_of(link));
+        if let Some(below) = lower.and_then(|below| index.get(below)) {
+            lines.push(part(*below, n, format!("{} lies on {}", link.name, links[*below].name)));
+        }
+        if let Some(master) = link.master.as_deref().and_then(|master| index.get(master)) {
+            lines.push(part(n, *master, format!("{} is a member of {}", link.name, links[*master].name)));
         }
         for other in &link.neighbours {
             let name = other.system_name.as_deref().unwrap_or(&other.chassis_id);
@@ -50,7 +54,7 @@ pub fn of(node: &str, links: &[LinkFactsView], network: &TopologyView) -> String
         });
         for port in &device.ports {
             if let Some(n) = index.get(&*port.name).filter(|n| **n != at) {
-                lines.push(part(*n, at, format!("{} is a port of {bridge}", port.name)));
+                lines.push(part(*n, at, format!("{} is a member of {bridge}", port.name)));
             }
         }
     }
@@ -58,7 +62,7 @@ pub fn of(node: &str, links: &[LinkFactsView], network: &TopologyView) -> String
         (UP, "an interface that is up"),
         (DOWN, "an interface that is down"),
         (OTHER, "a neighbour, or a bridge of Open vSwitch"),
-        (PART, "is a port of, or lies on"),
+        (PART, "is a member of, or lies on"),
         (CABLE, "a cable"),
     ];
     let drawing = Drawing {
@@ -93,4 +97,44 @@ fn shape(text: Vec<String>, look: Look) -> Shape {
 /// `bond0` of `bond0.10`
 fn vlan_of(link: &LinkFactsView) -> Option<&str> {
     if link.kind == "vlan" { link.name.rsplit_once('.').map(|(below, _)| below) } else { None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(name: &str, kind: &str) -> LinkFactsView {
+        LinkFactsView { name: name.into(), kind: kind.into(), ..LinkFactsView::default() }
+    }
+
+    fn lines(links: &[LinkFactsView]) -> Vec<String> {
+        let svg = of("web-1", links, &TopologyView::default());
+        let said = |title: &str| title.contains(" lies on ") || title.contains(" is a member of ");
+        let titles = svg.split("<title>").skip(1).filter_map(|rest| rest.split("</title>").next());
+        titles.filter(|title| said(title)).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn members_and_what_lies_on_others_are_tied_to_them() {
+        let links = [
+            LinkFactsView { master: Some("bond0".into()), ..link("eth0", "") },
+            LinkFactsView { master: Some("ovs-system".into()), ..link("eth1", "") },
+            link("ovs-system", "openvswitch"),
+            link("bond0", "bond"),
+            LinkFactsView {
+                lower: Some("bond0".into()),
+                master: Some("br0".into()),
+                ..link("storage", "vlan")
+            },
+            link("br0", "bridge"),
+        ];
+        let wanted = ["eth0 is a member of bond0", "storage lies on bond0", "storage is a member of br0"];
+        assert_eq!(lines(&links), wanted);
+    }
+
+    #[test]
+    fn a_vlan_of_an_older_agent_is_named_after_what_it_lies_on() {
+        let links = [link("bond0", "bond"), link("bond0.10", "vlan"), link("eth0.5", "vlan")];
+        assert_eq!(lines(&links), ["bond0.10 lies on bond0"]);
+    }
 }

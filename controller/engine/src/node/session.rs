@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use muster_shared::model::Facts;
 use muster_shared::model::flow::FlowUp;
 use muster_shared::model::{Claim, ClaimKind, Down, Hello, Up, Welcome};
+use muster_shared::wire::{CONTROLLER_READS, READS_WELCOME};
 use muster_shared::{EpochId, NodeId};
 
 use crate::engine::{Effect, Engine};
@@ -123,7 +124,9 @@ impl Traversals {
         // An older agent does not know the random bits of an epoch.
         let bits = hello.instance.and(self.jobs.graph.ctx.epoch_id().bits);
         let epoch = EpochId { bits, ..self.jobs.graph.ctx.epoch_id() };
-        let welcome = Welcome { epoch, want_ledger, heartbeat: self.jobs.graph.heartbeat_every() };
+        let reads = if hello.reads >= READS_WELCOME { CONTROLLER_READS } else { 0 };
+        let heartbeat = self.jobs.graph.heartbeat_every();
+        let welcome = Welcome { epoch, want_ledger, heartbeat, reads };
         self.jobs.graph.send(key, Down::Welcome(welcome));
         for slot in self.jobs.graph.nodes[key].sent.clone() {
             let id = self.jobs.graph.rows[slot].stack;

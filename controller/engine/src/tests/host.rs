@@ -25,6 +25,8 @@ pub struct Host {
     pub surveys: usize,
     /// A thing that is gone before the agent is asked to describe it.
     pub forgets: Option<ResourceId>,
+    /// The last welcome's [`Welcome::reads`](muster_shared::model::Welcome::reads).
+    pub controller_reads: u32,
     pub queue: VecDeque<Job>,
     /// Jobs that have begun.
     pub running: Vec<Job>,
@@ -108,11 +110,14 @@ impl Host {
                 let key = ReportKey { resource, generation, attempt: Attempt(0) };
                 Some(Up::Report(known.cloned().unwrap_or(Report { key, outcome: Outcome::Withdrawn })))
             }
-            Down::Welcome(welcome) => welcome.want_ledger.then(|| {
-                self.ledgers += 1;
-                let entries = self.things.values().map(|(_, entry)| *entry).collect();
-                Up::Ledger { entries, last: true }
-            }),
+            Down::Welcome(welcome) => {
+                self.controller_reads = welcome.reads;
+                welcome.want_ledger.then(|| {
+                    self.ledgers += 1;
+                    let entries = self.things.values().map(|(_, entry)| *entry).collect();
+                    Up::Ledger { entries, last: true }
+                })
+            }
             Down::Controllers(_) => panic!("the link sends it, not the engine"),
             Down::AskFacts | Down::AskDrift => {
                 self.asked_for_facts += 1;

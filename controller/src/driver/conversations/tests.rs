@@ -28,7 +28,12 @@ fn page(last: bool) -> Up {
 }
 
 fn welcome(want_ledger: bool) -> Down {
-    Down::Welcome(Welcome { epoch: Epoch(1).into(), want_ledger, heartbeat: Duration::from_secs(10) })
+    Down::Welcome(Welcome {
+        epoch: Epoch(1).into(),
+        want_ledger,
+        heartbeat: Duration::from_secs(10),
+        reads: 0,
+    })
 }
 
 /// An event of a conversation, and its expected result.

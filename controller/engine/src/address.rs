@@ -34,6 +34,7 @@ pub(crate) struct PortAddress {
 #[derive(Debug, Default)]
 struct Network {
     name: Option<String>,
+    tags: Vec<String>,
     /// Subnets in the order of their declaration.
     subnets: Vec<ResourceId>,
     ports: BTreeSet<ResourceId>,
@@ -75,9 +76,10 @@ impl AddressPlan {
         self.networks.len() + self.subnets.len() + self.ports.len()
     }
 
-    /// Adds a network, or renames it.
-    pub fn put_network(&mut self, id: ResourceId, name: Option<&str>) {
-        self.networks.entry(id).or_default().name = name.map(str::to_owned);
+    /// Adds a network, or gives it another name and other tags.
+    pub fn put_network(&mut self, id: ResourceId, name: Option<&str>, tags: &[String]) {
+        let network = self.networks.entry(id).or_default();
+        (network.name, network.tags) = (name.map(str::to_owned), tags.to_vec());
     }
 
     /// Removes a network.
@@ -236,6 +238,10 @@ impl AddressPlan {
 
     pub fn name_of(&self, network: ResourceId) -> Option<&str> {
         self.networks.get(&network)?.name.as_deref()
+    }
+
+    pub fn tags_of(&self, network: ResourceId) -> &[String] {
+        self.networks.get(&network).map_or(&[], |network| &network.tags)
     }
 
     /// A subnet, for the attributes of a port with an address in it.

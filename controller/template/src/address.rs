@@ -65,13 +65,16 @@ pub struct FixedIp {
 }
 
 impl Net {
-    pub(crate) fn attribute(&self, name: &str) -> Option<Value> {
+    pub(crate) fn attribute(&self, name: &str, tags: &[String]) -> Option<Value> {
         match name {
             "name" => Some(json!(self.name)),
             "admin_state_up" => Some(json!(true)),
             "status" => Some(json!("ACTIVE")),
             "segments" => Some(json!([])),
-            "show" => Some(shown(&["admin_state_up", "name", "status"], |name| self.attribute(name))),
+            "show" => Some(shown(&["admin_state_up", "name", "status", "tags"], |name| match name {
+                "tags" => Some(json!(tags)),
+                name => self.attribute(name, tags),
+            })),
             _ => None,
         }
     }

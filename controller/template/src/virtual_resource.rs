@@ -61,6 +61,8 @@ pub enum VirtualResource {
     Bound(NodeId),
     /// `OS::Heat::DeployedServer`: a name that no node can have.
     Stranger(String),
+    /// `OS::Neutron::Net` with tags, for ports to tell.
+    TaggedNet(Net, Vec<String>),
 }
 
 /// A host at a place that a template declares.
@@ -137,6 +139,32 @@ impl VirtualResource {
             | VirtualResource::Bound(_)
             | VirtualResource::Stranger(_)
             | VirtualResource::Net(_)
+            | VirtualResource::TaggedNet(..)
+            | VirtualResource::Subnet(_)
+            | VirtualResource::Port(_)
+            | VirtualResource::Config(_)
+            | VirtualResource::WaitHandle
+            | VirtualResource::Wait(_)
+            | VirtualResource::Link(_)
+            | VirtualResource::Host(_)
+            | VirtualResource::Intent { .. } => None,
+        }
+    }
+
+    /// The network, if this is one, and its tags.
+    pub fn net(&self) -> Option<(&Net, &[String])> {
+        match self {
+            VirtualResource::Net(net) => Some((net, &[])),
+            VirtualResource::TaggedNet(net, tags) => Some((net, tags)),
+            VirtualResource::Whole
+            | VirtualResource::None
+            | VirtualResource::Value(_)
+            | VirtualResource::Random(_)
+            | VirtualResource::Test(_)
+            | VirtualResource::SlowTest(..)
+            | VirtualResource::Server(_)
+            | VirtualResource::Bound(_)
+            | VirtualResource::Stranger(_)
             | VirtualResource::Subnet(_)
             | VirtualResource::Port(_)
             | VirtualResource::Config(_)
@@ -164,7 +192,10 @@ impl VirtualResource {
                 VirtualResource::Server(new) | VirtualResource::Bound(new),
             ) => old != new,
             (VirtualResource::Stranger(old), VirtualResource::Stranger(new)) => old != new,
-            (VirtualResource::Net(_), VirtualResource::Net(_))
+            (
+                VirtualResource::Net(_) | VirtualResource::TaggedNet(..),
+                VirtualResource::Net(_) | VirtualResource::TaggedNet(..),
+            )
             | (VirtualResource::Subnet(_), VirtualResource::Subnet(_))
             | (VirtualResource::WaitHandle, VirtualResource::WaitHandle) => false,
             // In place: deployments refer to a config by its id.
@@ -191,6 +222,7 @@ impl VirtualResource {
                 | VirtualResource::Bound(_)
                 | VirtualResource::Stranger(_)
                 | VirtualResource::Net(_)
+                | VirtualResource::TaggedNet(..)
                 | VirtualResource::Subnet(_)
                 | VirtualResource::Port(_)
                 | VirtualResource::Config(_)
@@ -219,7 +251,8 @@ impl VirtualResource {
                 VirtualResource::Server(_) | VirtualResource::Bound(_) | VirtualResource::Stranger(_),
                 "os_collect_config",
             ) => Some(json!({})),
-            (VirtualResource::Net(net), name) => net.attribute(name),
+            (VirtualResource::Net(net), name) => net.attribute(name, &[]),
+            (VirtualResource::TaggedNet(net, tags), name) => net.attribute(name, tags),
             (VirtualResource::Subnet(subnet), name) => subnet.attribute(name),
             (VirtualResource::Port(port), name) => port.attribute(name),
             (VirtualResource::Config(config), name) => config.attribute(name),
@@ -289,6 +322,10 @@ impl VirtualResource {
                 all.extend(wish_json(&wish.intent, wish.group.as_deref()));
             }
             VirtualResource::Net(net) => return net.properties(),
+            VirtualResource::TaggedNet(net, tags) => {
+                all = net.properties();
+                all.insert("tags".to_owned(), json!(tags));
+            }
             VirtualResource::Subnet(subnet) => return subnet.properties(),
             VirtualResource::Port(port) => return port.properties(),
             VirtualResource::Config(config) => return config.properties(),

@@ -28,11 +28,11 @@ impl Traversals {
     ) -> Result<Option<Vec<(String, String)>>, String> {
         let row = &self.jobs.graph.rows[slot];
         let id = row.physical;
+        if let Some((net, tags)) = desired.virtual_resource().and_then(VirtualResource::net) {
+            self.addresses.put_network(id, net.name.as_deref(), tags);
+            return Ok(None);
+        }
         match desired.virtual_resource() {
-            Some(VirtualResource::Net(net)) => {
-                self.addresses.put_network(id, net.name.as_deref());
-                Ok(None)
-            }
             Some(VirtualResource::Subnet(subnet)) => self.addresses.put_subnet(id, subnet).map(|()| None),
             Some(VirtualResource::Port(port)) => {
                 let replaced = row.replaces;
@@ -125,7 +125,12 @@ impl AddressPlan {
         let fixed: Vec<Value> = assigned.iter().map(fixed).collect();
         let used: Vec<Value> = assigned.iter().filter_map(|has| subnet(&has.subnet)).collect();
         let subnets: Vec<String> = self.subnets_of(network).iter().map(ResourceId::to_string).collect();
-        let about = json!({"id": network.to_string(), "name": self.name_of(network), "subnets": subnets});
+        let about = json!({
+            "id": network.to_string(),
+            "name": self.name_of(network),
+            "subnets": subnets,
+            "tags": self.tags_of(network),
+        });
         vec![
             (FIXED_IPS.to_owned(), json!(fixed).to_string()),
             ("network".to_owned(), about.to_string()),

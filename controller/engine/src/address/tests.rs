@@ -27,7 +27,7 @@ fn subnet(cidr: &str, pools: &[(&str, &str)]) -> Wanted {
 /// `ctlplane` (1) with 10.0.0.0/24 (11), pool .10 to .12.
 fn plan() -> AddressPlan {
     let mut plan = AddressPlan::default();
-    plan.put_network(id(1), Some("ctlplane"));
+    plan.put_network(id(1), Some("ctlplane"), &[]);
     plan.put_subnet(id(11), &subnet("10.0.0.0/24", &[("10.0.0.10", "10.0.0.12")])).expect("a subnet");
     plan
 }
@@ -159,7 +159,7 @@ fn what_is_in_use_does_not_go() {
 #[test]
 fn a_name_that_two_networks_have_says_nothing() {
     let mut plan = plan();
-    plan.put_network(id(2), Some("ctlplane"));
+    plan.put_network(id(2), Some("ctlplane"), &[]);
     let why = plan.put_port(id(101), "ctlplane", &[], None).expect_err("which?");
     assert_eq!(why, "2 networks are named 'ctlplane'; say which by its id");
     assert!(plan.put_port(id(101), &id(1).to_string(), &[], None).is_ok());
@@ -168,7 +168,7 @@ fn a_name_that_two_networks_have_says_nothing() {
 #[test]
 fn ten_thousand_ports() {
     let mut plan = AddressPlan::default();
-    plan.put_network(id(1), Some("ctlplane"));
+    plan.put_network(id(1), Some("ctlplane"), &[]);
     plan.put_subnet(id(11), &subnet("10.0.0.0/16", &[])).expect("a subnet");
     for port in 0..10_000 {
         plan.put_port(id(1000 + port), "ctlplane", &[], None).expect("an address");
@@ -196,7 +196,7 @@ proptest! {
     fn no_two_ports_have_one_address_and_what_fits_is_kept(steps in prop::collection::vec(step(), 0..60)) {
         let address = |last: u8| ip(&format!("10.0.0.{last}"));
         let mut plan = AddressPlan::default();
-        plan.put_network(id(1), Some("ctlplane"));
+        plan.put_network(id(1), Some("ctlplane"), &[]);
         plan.put_subnet(id(11), &subnet("10.0.0.0/27", &[])).expect("a subnet");
         let mut ports: BTreeMap<u8, Vec<IpAddr>> = BTreeMap::new();
         for step in steps {

@@ -228,6 +228,7 @@ impl Engine {
             | VirtualResource::Test(..)
             | VirtualResource::Server(..)
             | VirtualResource::Net(..)
+            | VirtualResource::TaggedNet(..)
             | VirtualResource::Subnet(..)
             | VirtualResource::Port(..)
             | VirtualResource::Config(..)

@@ -327,3 +327,43 @@ resources:
     let told = output(&bed, "asks", "net").to_string();
     assert!(told.contains("******") && !told.contains("s3cret1"), "{told}");
 }
+
+/// TripleO takes the ranges of a network from its tags.
+#[test]
+fn a_port_tells_the_tags_of_its_network() {
+    let net = |tags: &str| {
+        source(
+            &format!(
+                "n: {{type: OS::Neutron::Net, properties: {{name: ctlplane{tags}}}}}, s: {{type: OS::Neutron::Subnet, \
+                 properties: {{network: {{get_resource: n}}, cidr: 10.0.0.0/24}}}}"
+            ),
+            "show: {value: {get_attr: [n, show, tags]}}",
+        )
+    };
+    let asks = |more: &str| {
+        let resources =
+            format!("{}, v: {{type: OS::Heat::Value, properties: {{value: '{more}'}}}}", port(""));
+        source(&resources, "tags: {value: {get_attr: [a, network, tags]}}")
+    };
+    let mut bed = Bed::new(1);
+    assert_eq!(create(&mut bed, "nets", net("")), "CREATE_COMPLETE: ");
+    assert_eq!(create(&mut bed, "asks", asks("")), "CREATE_COMPLETE: ");
+    assert_eq!((output(&bed, "nets", "show"), output(&bed, "asks", "tags")), (json!([]), json!([])));
+
+    let update = |bed: &mut Bed, name: &str, source: Source| {
+        bed.ask(Request::Update { name: name.parse().unwrap(), source, options: options() }).unwrap();
+        bed.idle();
+        assert!(status(bed, name).starts_with("UPDATE_COMPLETE"), "{}", status(bed, name));
+    };
+    let id =
+        bed.engine.view().resource_views(&"nets".parse().unwrap(), false).unwrap()[0].physical_id.clone();
+    update(&mut bed, "nets", net(", tags: [10.0.0.0/24, 10.0.1.0/24]"));
+    let views = bed.engine.view().resource_views(&"nets".parse().unwrap(), false).unwrap();
+    assert_eq!(views[0].physical_id, id, "in place");
+    // The plan is made again from what is stored.
+    bed.restart();
+    bed.connect(&node(0));
+    assert_eq!(create(&mut bed, "later", asks("")), "CREATE_COMPLETE: ");
+    let tags = json!(["10.0.0.0/24", "10.0.1.0/24"]);
+    assert_eq!((output(&bed, "nets", "show"), output(&bed, "later", "tags")), (tags.clone(), tags));
+}

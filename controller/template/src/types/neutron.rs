@@ -65,7 +65,7 @@ pub(super) const PORT: TypeInfo = TypeInfo::new(
     ("fixed_ips", "its addresses: maps with subnet_id and ip_address"),
     ("mac_address", AS_GIVEN),
     ("name", AS_GIVEN),
-    ("network", "its network: a map with id, name and subnets"),
+    ("network", "its network: a map with id, name, subnets and tags"),
     NETWORK_ID,
     ACTIVE,
     ("subnets", "what its addresses are of: maps with id, name, cidr, gateway_ip, …"),
@@ -90,6 +90,9 @@ pub(super) const SUBNET: TypeInfo = TypeInfo::new(
     SHOW,
 ]);
 
+/// Characters of a tag.
+const TAG_MAX: usize = 255;
+
 const AS_GIVEN: &str = "the property";
 const UP: (&str, &str) = ("admin_state_up", "true");
 const SHOW: (&str, &str) = ("show", "a map of its attributes; a cloud's has more");
@@ -108,7 +111,9 @@ static NET_PROPERTIES: [Property; 10] = [
     nothing("port_security_enabled", PropertyType::Boolean),
     nothing("qos_policy", PropertyType::String),
     nothing("shared", PropertyType::Boolean),
-    nothing("tags", PropertyType::List),
+    Property::optional("tags", |value| tags(value).map(drop))
+        .is(PropertyType::List, "texts, which its ports tell under 'network'")
+        .limits("of 1 to 255 characters each"),
     nothing("tenant_id", PropertyType::String),
     nothing("value_specs", PropertyType::Map),
 ];
@@ -170,7 +175,20 @@ static PORT_PROPERTIES: [Property; 17] = [
 ];
 
 fn net(given: &RenderedProperties<'_>) -> Read<VirtualResource> {
-    Ok(VirtualResource::Net(Net { name: given.get("name", text)? }))
+    let net = Net { name: given.get("name", text)? };
+    let tags = given.get("tags", tags)?.unwrap_or_default();
+    // The form from before there were tags, for stored resources.
+    Ok(if tags.is_empty() { VirtualResource::Net(net) } else { VirtualResource::TaggedNet(net, tags) })
+}
+
+fn tags(value: &Value) -> Read<Vec<String>> {
+    each(value, |item| {
+        let tag = text(item)?;
+        match tag.chars().count() {
+            1..=TAG_MAX => Ok(tag),
+            _ => Err(PropertyError::new(format!("a tag has 1 to {TAG_MAX} characters"))),
+        }
+    })
 }
 
 fn subnet(given: &RenderedProperties<'_>) -> Read<VirtualResource> {

@@ -253,9 +253,9 @@ pub struct LinkFactsView {
     pub speed: Option<u32>,
     /// `full` or `half`.
     pub duplex: Option<String>,
-    /// The interface that this one is a member of: a bridge, a bond, a VRF. None for an older agent.
+    /// The bridge, bond or VRF that this interface is a member of. Null without one, and for an older agent.
     pub master: Option<String>,
-    /// The interface below this one: of a VLAN, a macvlan, a tunnel. None for an older agent.
+    /// The interface below a VLAN, a macvlan or a tunnel. Null without one, and for an older agent.
     pub lower: Option<String>,
     /// With the lengths of their prefixes, in the kernel's order.
     pub addresses: Vec<String>,

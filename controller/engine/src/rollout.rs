@@ -94,19 +94,16 @@ impl Jobs {
         if is_new && stack.has_timed_out() && !row.ready {
             rollout.set_course(Course::TimedOut);
         }
-        let leaving: BTreeSet<&str> = stack
-            .extras
-            .iter()
-            .map(|slot| &self.graph.rows[*slot])
-            .filter(|row| row.task().is_some() && !row.is_going())
-            .map(|row| &*row.name)
-            .collect();
+        // Who left and is back may still be removed: it begins when its turn comes.
+        let works = |row: &Row| row.task().is_some() && !row.is_going();
+        let extras = stack.extras.iter().map(|slot| &self.graph.rows[*slot]);
+        let leaving: BTreeSet<&str> = extras.filter(|row| works(row)).map(|row| &*row.name).collect();
         rollout.lay_out(policy, self.graph.ctx.now, &|name| {
             let row = tree.index_of(name).map(|index| &self.graph.rows[stack.forward[index]]);
             Standing {
                 is_member: row.is_some(),
                 is_ready: row.is_some_and(|row| row.ready),
-                works: row.map_or_else(|| leaving.contains(name), |row| row.task().is_some()),
+                works: row.map_or_else(|| leaving.contains(name), works),
                 is_there: self.is_there(name),
             }
         });

@@ -341,6 +341,7 @@ impl<'t> Draft<'t> {
             "AWSTemplateFormatVersion" | "HeatTemplateFormatVersion" => {
                 let message = "a template in the form of CloudFormation is not read: write it as HOT, with the section \
                                'heat_template_version'";
+                self.reader.errors.forget();
                 return self.reader.stop(at, message);
             }
             _ => {

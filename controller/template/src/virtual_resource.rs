@@ -61,7 +61,7 @@ pub enum VirtualResource {
     Bound(NodeId),
     /// `OS::Heat::DeployedServer`: a name that no node can have.
     Stranger(String),
-    /// `OS::Neutron::Net` with tags, for ports to tell.
+    /// `OS::Neutron::Net` with tags, which are in the attribute `network` of its ports.
     TaggedNet(Net, Vec<String>),
 }
 

@@ -54,7 +54,7 @@ impl From<&Down> for v1::Down {
                     (0, None) => v1::Down::Welcome { epoch: number.0, want_ledger, heartbeat_s },
                     (reads, bits) => {
                         let epoch = (number.0, *bits);
-                        v1::Down::WelcomedBy { epoch, want_ledger, heartbeat_s, reads }
+                        v1::Down::WelcomedWithReads { epoch, want_ledger, heartbeat_s, reads }
                     }
                 }
             }
@@ -100,7 +100,7 @@ impl Bounded for v1::Down {
                 let epoch = EpochId { number: Epoch(number), bits: Some(bits) };
                 welcome_in(epoch, want_ledger, heartbeat_s, 0)
             }
-            v1::Down::WelcomedBy { epoch: (number, bits), want_ledger, heartbeat_s, reads } => {
+            v1::Down::WelcomedWithReads { epoch: (number, bits), want_ledger, heartbeat_s, reads } => {
                 welcome_in(EpochId { number: Epoch(number), bits }, want_ledger, heartbeat_s, reads)
             }
             v1::Down::Job(job) => {
@@ -177,7 +177,7 @@ impl From<&Up> for v1::Up {
             Up::Challenge { key, bytes } => v1::Up::Challenge { key: key_out(key), bytes: bytes.clone() },
             Up::Drift(drifts) => v1::Up::Drift(drifts.iter().map(watch::drift_out).collect()),
             Up::Facts(it) => match facts::ties_out(it) {
-                Some(ties) => v1::Up::Tied(facts::facts_out(it), facts::more_out(it), ties),
+                Some(ties) => v1::Up::ServerWithTies(facts::facts_out(it), facts::more_out(it), ties),
                 None => v1::Up::Server(facts::facts_out(it), facts::more_out(it)),
             },
             Up::Flow(up) => v1::Up::Flow(flow::up_out(up)),
@@ -235,7 +235,7 @@ impl Bounded for v1::Up {
                 Up::Facts(Box::new(facts::facts_in(it, v1::FactsMore::default(), Vec::new())?))
             }
             v1::Up::Server(it, more) => Up::Facts(Box::new(facts::facts_in(it, more, Vec::new())?)),
-            v1::Up::Tied(it, more, ties) => Up::Facts(Box::new(facts::facts_in(it, more, ties)?)),
+            v1::Up::ServerWithTies(it, more, ties) => Up::Facts(Box::new(facts::facts_in(it, more, ties)?)),
             v1::Up::Flow(up) => Up::Flow(flow::up_in(up)?),
             v1::Up::Ports(devices) => Up::Ports(topology::devices_in(devices)?),
             v1::Up::Jobs(states) => Up::Jobs(jobs::states_in(states)?),

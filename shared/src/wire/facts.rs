@@ -43,6 +43,7 @@ pub fn fit_facts(facts: &mut Facts) {
         cut(&mut link.name);
         cut(&mut link.kind);
         cut(&mut link.driver);
+        [&mut link.master, &mut link.lower].into_iter().flatten().for_each(cut);
         link.pci.iter_mut().for_each(|pci| cut(&mut pci.address));
         link.addresses.truncate(ADDRESSES_MAX);
         let neighbours = std::mem::take(&mut link.neighbours);

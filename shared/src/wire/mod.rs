@@ -7,7 +7,8 @@
 //! Each field has a bound, checked when a body is read; a body that breaks one is refused whole. Golden byte
 //! vectors in the tests pin the messages of version 1 and the packets of version 2.
 //!
-//! Absent: what an older agent is not sent (`controller/engine/src/node/older_agent.rs`), and sealing (`seal.rs`).
+//! Absent: what an older agent (`controller/engine/src/node/older_agent.rs`) and an older controller
+//! (`agent/core/src/facts.rs`) are not sent, and sealing (`seal.rs`).
 
 mod convert;
 mod facts;

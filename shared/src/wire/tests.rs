@@ -419,7 +419,7 @@ fn facts_are_cut_to_their_bounds_and_others_are_refused() {
     let link = facts().links.remove(0);
     let mut large = facts();
     large.hostname = "h".repeat(1000);
-    let name = Some("n".repeat(15));
+    let name = Some("n".repeat(1000));
     large.links = vec![
         LinkFacts {
             addresses: vec![link.addresses[0]; 100],
@@ -441,7 +441,13 @@ fn facts_are_cut_to_their_bounds_and_others_are_refused() {
             "an interface's neighbours",
             Facts { links: vec![LinkFacts { neighbours: vec![neighbour(); 9], ..link.clone() }], ..facts() },
         ),
-        ("an interface's addresses", Facts { links: vec![large.links[0].clone()], ..facts() }),
+        (
+            "an interface's addresses",
+            Facts {
+                links: vec![LinkFacts { addresses: large.links[0].addresses.clone(), ..link.clone() }],
+                ..facts()
+            },
+        ),
         (
             "an interface's name",
             Facts { links: vec![LinkFacts { master: Some("m".repeat(1000)), ..link.clone() }], ..facts() },

@@ -58,7 +58,7 @@ mod types {
         /// reads 6
         Survey,
         /// reads 8: as `Welcomed`, and how much the controller reads
-        WelcomedBy {
+        WelcomedWithReads {
             epoch: (u32, Option<u64>),
             want_ledger: bool,
             heartbeat_s: u32,
@@ -151,7 +151,7 @@ mod types {
             left_out: Vec<String>,
         },
         /// controller reads 1: as `Server`, and one for each link, in their order
-        Tied(Facts, FactsMore, Vec<LinkTies>),
+        ServerWithTies(Facts, FactsMore, Vec<LinkTies>),
     }
 
     #[derive(Serialize, Deserialize)]

@@ -50,7 +50,11 @@ impl SoFar {
                 self.were_ready.extend(tables.physical.get(physical));
             }
             Some((_, physical)) if event.status == Status::InProgress.as_str() => {
-                self.began.extend(tables.physical.get(physical));
+                if let Some(id) = tables.physical.get(physical) {
+                    self.began.insert(*id);
+                    // Another job, of the operation itself.
+                    self.kept.remove(id);
+                }
             }
             None if event.status == Status::InProgress.as_str() && event.reason.is_empty() => {
                 let is_of_it = |id: &&u64| tables.rows.get(id).is_some_and(|row| row.stack == event.stack);
@@ -315,7 +319,7 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
     if row.progress.observed_ready {
         return None; // made again, for its agent had lost it
     }
-    if shared.turn.dropped.contains(&row.id) || shared.turn.kept.contains(&row.id) {
+    if shared.turn.dropped.contains(&row.id) {
         return None;
     }
     if row.dropped.is_some() {
@@ -326,6 +330,9 @@ fn too_early(shared: &Shared, row: &ResourceRecord) -> Option<String> {
     let plan = shared.plans.get(&text.name)?;
     if plan.needs_of(&row.name).is_none() {
         return Some(format!("{} is not in {}", row.name, plan.name));
+    }
+    if shared.turn.kept.contains(&row.id) {
+        return None;
     }
     let missing = missing_need(shared, plan, row)?;
     Some(format!("{} needs {missing}, which is not ready ({})", row.name, plan.name))

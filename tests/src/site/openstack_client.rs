@@ -39,8 +39,8 @@ impl<'a> OpenstackClient<'a> {
         command
     }
 
-    /// Tests of python-heatclient's own, not started. They call the client with name, password and address of a Keystone,
-    /// which a site has not, and so are left out on the way.
+    /// Tests of python-heatclient's own, not started. They give name, password and address of a Keystone. A site has no
+    /// Keystone, so a wrapper drops these six arguments.
     pub fn functional_tests(&self, names: &[String]) -> Command {
         let callers = self.home.join("callers");
         fs::create_dir_all(&callers).unwrap();

@@ -138,8 +138,8 @@ fn openstack(out: &mut String) {
         vec![what.to_owned(), all.to_string(), tests.passed.to_string(), refused.join(", ")]
     });
     out.push_str(
-        "Of python-heatclient's own functional tests (`heat_functional.rs`) those fail that want CloudFormation's form of a\n\
-         template, snapshots, or stacks that sleep.\n\n",
+        "Of python-heatclient's own functional tests (`heat_functional.rs`) those fail that use templates in CloudFormation's\n\
+         form, snapshots or suspended stacks.\n\n",
     );
     table(out, "tests of | run | pass | refused by name", &rows);
 }

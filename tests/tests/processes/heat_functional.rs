@@ -1,5 +1,5 @@
-//! The functional tests that python-heatclient ships pass, but for those that want what a site has not: the form of
-//! CloudFormation, snapshots, and stacks that sleep.
+//! The functional tests that python-heatclient ships pass, but for those that use what a site does not have: templates in
+//! CloudFormation's form, snapshots and suspended stacks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn run(tests: &FunctionalTests) {
 }
 
 #[test]
-fn what_only_reads_passes() {
+fn commands_that_only_read() {
     run(&READING);
 }
 

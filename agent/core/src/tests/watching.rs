@@ -443,17 +443,22 @@ fn facts_are_told_when_greeted_when_they_change_and_when_asked_for() {
 }
 
 #[test]
-fn what_a_link_is_a_member_of_is_told_to_a_controller_that_reads_it() {
+fn an_older_controller_is_sent_no_ties_of_links() {
     let mut tied = facts(1500, 1);
     (tied.links[0].master, tied.links[0].lower) = (Some("bond0".into()), Some("eth1".into()));
-    for (reads, wanted) in [(0, facts(1500, 1)), (CONTROLLER_READS_TIES, tied.clone())] {
-        let mut bed = Node::offline(Vec::new(), Epoch(1).into());
+    let mut bed = Node::offline(Vec::new(), Epoch(1).into());
+    // The site is handed over to an older controller, and back.
+    for (reads, wanted) in
+        [(CONTROLLER_READS_TIES, tied.clone()), (0, facts(1500, 1)), (CONTROLLER_READS_TIES, tied.clone())]
+    {
         bed.input(Input::Connected);
         let heartbeat = Duration::from_secs(60);
         bed.down(Down::Welcome(Welcome { epoch: Epoch(1).into(), want_ledger: false, heartbeat, reads }));
         bed.after(2 * SECOND);
         bed.input(Input::Gathered(Ok(Box::new(tied.clone()))));
         assert_eq!(told(&mut bed), [wanted], "the controller reads {reads}");
+        bed.input(Input::Disconnected { reason: "handed over".into() });
+        bed.after(60 * SECOND);
     }
 }
 

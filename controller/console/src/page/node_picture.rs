@@ -30,9 +30,10 @@ pub fn of(node: &str, links: &[LinkFactsView], network: &TopologyView) -> String
     let mut lines = Vec::new();
     let part =
         |from: usize, to: usize, words: String| Line { from, to, tooltip: printable(&words), look: PART };
+    // An older agent sends neither. There the name of a VLAN says what it lies on.
+    let are_known = links.iter().any(|link| link.master.is_some() || link.lower.is_some());
     for (n, link) in links.iter().enumerate() {
-        // An agent of before tells nothing, and a VLAN is named after what it lies on.
-        let lower = link.lower.as_deref().or_else(|| vlan_of(link));
+        let lower = link.lower.as_deref().or_else(|| vlan_of(link).filter(|_| !are_known));
         if let Some(below) = lower.and_then(|below| index.get(below)) {
             lines.push(part(*below, n, format!("{} lies on {}", link.name, links[*below].name)));
         }
@@ -127,6 +128,8 @@ mod tests {
                 ..link("storage", "vlan")
             },
             link("br0", "bridge"),
+            // The link below it is in another namespace.
+            link("eth0.5", "vlan"),
         ];
         let wanted = ["eth0 is a member of bond0", "storage lies on bond0", "storage is a member of br0"];
         assert_eq!(lines(&links), wanted);

@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
-use muster_shared::model::{Action, Drift, DriftState};
+use muster_shared::model::{Drift, DriftState};
 use muster_template::DriftPolicy;
 
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::record::{Observation, Status};
-use crate::row::{Row, Slot};
+use crate::row::Slot;
 use crate::timer::TimerKey;
 use crate::todo::Todo;
 
@@ -155,16 +155,6 @@ impl Jobs {
             drift_event.at = Some(now);
         }
         words.into_iter().for_each(|word| self.graph.tell_of(slot, word));
-    }
-}
-
-impl Row {
-    /// Whether the last state that the agent held is this row's spec, so that drift from one is
-    /// drift from the other.
-    fn is_as_held(&self) -> bool {
-        let by_check = self.status() == Some(Status::Failed) && self.action() == Some(Action::Check);
-        let last = self.status() == Some(Status::Failed) && self.held() == Some(self.generation);
-        !self.is_going() && (self.status() == Some(Status::Complete) || by_check || last)
     }
 }
 

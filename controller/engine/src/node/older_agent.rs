@@ -4,7 +4,7 @@
 //! ([`READS`](muster_shared::wire::READS)). A job of a type that it does not know fails before it
 //! is sent, so that nothing of it is on the node. The next operation of the stack tries again.
 //!
-//! Absent: agents newer than the controller. They say what this version of the wire format has.
+//! Absent: agents newer than the controller. They leave out what the welcome does not name (`CONTROLLER_READS`).
 
 use muster_shared::NodeId;
 use muster_shared::model::Action;

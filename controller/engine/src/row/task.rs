@@ -45,7 +45,9 @@ pub(crate) struct Task {
 /// Whether the row is known as it was before its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// The row's columns say it.
+    /// The row's columns say it, and the agent holds that: drift from one is drift from the other.
+    AsHeld,
+    /// The row's columns say it. The agent may hold something earlier.
     Known,
     /// After a controller restart, or because the agent knew a newer generation. The row has the job's spec already.
     Unknown,
@@ -105,6 +107,11 @@ impl Row {
     /// Starts a job.
     pub fn begin(&mut self, new: NewTask, now: MonoTime) {
         let NewTask { cause, action, generation, spec, state } = new;
+        let is_as_held = match self.task() {
+            Some(earlier) => earlier.before == Before::AsHeld,
+            None => self.is_as_held(),
+        };
+        let before = if is_as_held { Before::AsHeld } else { Before::Known };
         let row = &mut self.0;
         // A question changes nothing, so what was seen still counts.
         let seen = if action == Action::Check { row.seen } else { Observation::Unknown };
@@ -113,7 +120,6 @@ impl Row {
         if let Some(details) = &mut row.details {
             details.causes.clear();
         }
-        let (before, left) = (Before::Known, false);
         row.task = Some(Box::new(Task {
             cause,
             action,
@@ -122,7 +128,7 @@ impl Row {
             since: now,
             due: None,
             behind: None,
-            left,
+            left: false,
             before,
             seen,
             reason: None,
@@ -241,7 +247,7 @@ impl Row {
     /// The job never began: the row is as it was. Returns the job. A row that is not known as it was needs another job.
     pub fn undo(&mut self) -> Option<Task> {
         let task = match self.task()?.before {
-            Before::Known => self.0.task.take(),
+            Before::AsHeld | Before::Known => self.0.task.take(),
             Before::Unknown => {
                 self.end_task(self.held_in_doubt());
                 let row = &mut self.0;
@@ -287,7 +293,7 @@ impl Row {
     /// The agent reported drift while a job is out. The row gets that if the job turns out never to have begun.
     pub fn drift_before_task(&mut self, observed: Observation, reason: Option<Box<str>>) {
         let row = &mut self.0;
-        if row.task.as_ref().is_some_and(|task| task.before == Before::Known) {
+        if row.task.as_ref().is_some_and(|task| task.before == Before::AsHeld) {
             row.seen = observed;
             if row.last.status == Some(Status::Complete) {
                 row.last.reason = reason;
@@ -416,6 +422,53 @@ mod tests {
         assert_eq!((row.spec(), row.is_applied()), (Some(&spec("2")), true), "the agent may have done it");
     }
 
+    /// Made as `spec("1")`, and seen so.
+    fn made() -> Row {
+        let mut row = row();
+        let (action, generation) = (Action::Create, generation(1));
+        let spec = Some(spec("1"));
+        let new = NewTask { cause: Cause::Traversal, action, generation, spec, state: TaskState::Queued };
+        row.begin(new, MonoTime::default());
+        row.leave();
+        row.complete(Held::Listed(generation));
+        row.set_observed(Observation::InSync);
+        row
+    }
+
+    #[test]
+    fn drift_from_an_earlier_spec_says_nothing_of_the_rows_own() {
+        let mut row = made();
+        begin(&mut row, Action::Update);
+        row.leave();
+        row.supersede(generation(5));
+        assert!(row.undo().is_none(), "the row has the spec of a job that never began");
+        begin(&mut row, Action::Update);
+        row.drift_before_task(Observation::InSync, None);
+        row.undo();
+        assert_eq!((row.observed(), row.is_intact()), (Observation::Unknown, false));
+
+        let mut row = made();
+        begin(&mut row, Action::Update);
+        row.drift_before_task(Observation::Drifted, None);
+        row.undo();
+        assert_eq!(row.observed(), Observation::Drifted, "the agent held what the row was before");
+    }
+
+    #[test]
+    fn a_row_that_failed_without_a_job_is_as_it_was_seen() {
+        let mut row = made();
+        assert!(row.is_as_held());
+        begin(&mut row, Action::Check);
+        row.complete(Held::Listed(generation(1)));
+        row.set_observed(Observation::InSync);
+        row.fail("replace is restricted");
+        assert!(row.is_as_held(), "drift that is reported now counts");
+        begin(&mut row, Action::Update);
+        row.leave();
+        row.abandon(Held::Listed(generation(1)));
+        assert!(!row.is_as_held(), "the job may have changed something");
+    }
+
     #[test]
     fn a_thing_is_applied_from_the_time_its_job_leaves_until_it_is_gone() {
         for (action, leaves, ends) in
@@ -467,7 +520,7 @@ mod tests {
             (Drifted, InSync, Status::Complete, Some(InSync)),
         ];
         for (before, now, status, told) in rows {
-            let mut row = row();
+            let mut row = made();
             row.set_observed(before);
             begin(&mut row, Action::Check);
             row.drift_before_task(now, None);

@@ -107,6 +107,15 @@ impl Row {
         self.status() == Some(Status::Failed) && holds && !self.details().unhealthy
     }
 
+    /// Whether the last state that the agent held is this row's spec, so that drift from one is drift from the
+    /// other.
+    pub fn is_as_held(&self) -> bool {
+        let by_check = self.action() == Some(Action::Check);
+        let is_seen = self.held() == Some(self.generation) || self.observed() != Observation::Unknown;
+        let failed = self.status() == Some(Status::Failed) && (by_check || is_seen);
+        !self.is_going() && (self.status() == Some(Status::Complete) || failed)
+    }
+
     /// Whether the row failed after its last job had ended well and its report had arrived.
     pub fn failed_since(&self) -> bool {
         let ended_well = self.held() == Some(self.generation) && self.details().causes.is_empty();

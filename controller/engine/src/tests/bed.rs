@@ -289,7 +289,8 @@ impl Bed {
         let last = |instance: u128| u8::try_from(instance % 256).expect("less than 256");
         let address = instance.map(|instance| [10, 0, 0, last(instance)].into());
         let agent_version = "t".into();
-        let reads = if self.hosts[name].is_old { 0 } else { READS };
+        let host = &self.hosts[name];
+        let reads = host.reads.unwrap_or(if host.is_old { 0 } else { READS });
         let hello = Hello { boot_id: 1, instance, address, agent_version, reads, epoch, ledger };
         self.receive(name, Up::Hello(hello));
     }

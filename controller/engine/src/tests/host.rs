@@ -25,6 +25,8 @@ pub struct Host {
     pub surveys: usize,
     /// A thing that is gone before the agent is asked to describe it.
     pub forgets: Option<ResourceId>,
+    /// How much its agent reads, if not all that this build does.
+    pub reads: Option<u32>,
     /// The last welcome's [`Welcome::reads`](muster_shared::model::Welcome::reads).
     pub controller_reads: u32,
     pub queue: VecDeque<Job>,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_shared::model::{Hello, JobState, Observed, Outcome, Progress, Report, Stage, Up};
-use muster_shared::wire::CONTROLLER_READS;
+use muster_shared::wire::{CONTROLLER_READS, READS_WELCOME};
 use muster_shared::{Epoch, NodeId};
 
 use super::bed::{Bed, ask_to_join, files, node, options, stack, template, under};
@@ -579,14 +579,14 @@ fn a_second_greeting_ends_the_connection_and_nothing_more_of_it_counts() {
 }
 
 #[test]
-fn an_agent_hears_how_much_the_controller_reads_where_it_understands_that() {
+fn a_welcome_says_how_much_the_controller_reads() {
     let mut bed = Bed::new(1);
-    for (is_old, wanted) in [(true, 0), (false, CONTROLLER_READS)] {
+    for (reads, wanted) in [(0, 0), (READS_WELCOME - 1, 0), (READS_WELCOME, CONTROLLER_READS)] {
         bed.disconnect(&node(0));
-        bed.hosts.get_mut(&node(0)).unwrap().is_old = is_old;
+        bed.hosts.get_mut(&node(0)).unwrap().reads = Some(reads);
         bed.connect(&node(0));
         bed.idle();
-        assert_eq!(bed.hosts[&node(0)].controller_reads, wanted, "an older agent: {is_old}");
+        assert_eq!(bed.hosts[&node(0)].controller_reads, wanted, "to an agent that reads {reads}");
     }
 }
 

@@ -85,7 +85,7 @@ impl Work {
         }
     }
 
-    /// Whether no rule is to be left.
+    /// Whether the work removes every rule.
     fn removes_all(&self) -> bool {
         matches!(self.goal, Goal::Nothing(_))
     }
@@ -530,7 +530,7 @@ impl Manager {
         }
     }
 
-    /// The rules of an intent are installed, and those of the path that it left are not.
+    /// Marks the installed path as proven, and gives back the bandwidth of the paths that it replaced.
     fn stands(&mut self, no: IntentNo, version: u64, left: Option<u64>, retry: Option<MonoTime>) {
         let Some(held) = self.held.get_mut(&no) else { return };
         if let Some(stand) = &mut held.stand {

@@ -112,8 +112,8 @@ static NET_PROPERTIES: [Property; 10] = [
     nothing("qos_policy", PropertyType::String),
     nothing("shared", PropertyType::Boolean),
     Property::optional("tags", |value| tags(value).map(drop))
-        .is(PropertyType::List, "texts, which its ports tell under 'network'")
-        .limits("of 1 to 255 characters each"),
+        .is(PropertyType::List, "texts, shown in the attribute 'network' of its ports")
+        .limits("at most 256, of 1 to 255 characters each"),
     nothing("tenant_id", PropertyType::String),
     nothing("value_specs", PropertyType::Map),
 ];

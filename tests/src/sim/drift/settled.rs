@@ -51,7 +51,8 @@ impl Watched<'_> {
         let policy = self.policy.as_str();
         let progress = &self.row.progress;
         let said = progress.observed.as_str();
-        format!("{} ({policy}, said to be {said}, {:?})", brief(self.row), progress.corrections)
+        let spec = self.row.spec.as_ref().map(|spec| spec.unpack());
+        format!("{} ({policy}, said to be {said}, {:?}): {spec:?}", brief(self.row), progress.corrections)
     }
 }
 

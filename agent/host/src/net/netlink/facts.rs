@@ -6,7 +6,9 @@ use ipnet::IpNet;
 use muster_shared::model::{Counters, LinkFacts};
 use rtnetlink::packet_route::RouteNetlinkMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressMessage};
-use rtnetlink::packet_route::link::{InfoKind, LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
+use rtnetlink::packet_route::link::{
+    InfoData, InfoKind, InfoVxlan, LinkAttribute, LinkFlags, LinkInfo, LinkMessage,
+};
 
 use super::dump::whole;
 use super::read::{MAX_LINKS, bounded, link_name};
@@ -60,9 +62,23 @@ impl Ties {
                 LinkAttribute::Link(index) => ties.lower = Some(*index),
                 // An index of another namespace means nothing here.
                 LinkAttribute::LinkNetNsId(_) => is_elsewhere = true,
-                // The other end of a pair is not below this one.
                 LinkAttribute::LinkInfo(infos) => {
-                    is_elsewhere |= infos.contains(&LinkInfo::Kind(InfoKind::Veth));
+                    for info in infos {
+                        match info {
+                            // The other end of a pair is not below this one.
+                            LinkInfo::Kind(InfoKind::Veth | InfoKind::Vxcan | InfoKind::Netkit) => {
+                                is_elsewhere = true;
+                            }
+                            LinkInfo::Data(InfoData::Vxlan(infos)) => {
+                                let lower = infos.iter().find_map(|info| match info {
+                                    InfoVxlan::Link(index) => Some(*index),
+                                    _ => None,
+                                });
+                                ties.lower = lower.or(ties.lower);
+                            }
+                            _ => {}
+                        }
+                    }
                 }
                 _ => {}
             }
@@ -162,6 +178,15 @@ mod tests {
             message(5, "vrf1", &[kind(InfoKind::Vrf)]),
             message(6, "one", &[kind(InfoKind::Veth), LinkAttribute::Link(7)]),
             message(7, "two", &[kind(InfoKind::Veth), LinkAttribute::Link(6)]),
+            message(11, "pair", &[kind(InfoKind::Netkit), LinkAttribute::Link(2)]),
+            message(
+                12,
+                "overlay",
+                &[LinkAttribute::LinkInfo(vec![
+                    LinkInfo::Kind(InfoKind::Vxlan),
+                    LinkInfo::Data(InfoData::Vxlan(vec![InfoVxlan::Link(2)])),
+                ])],
+            ),
             // In a container: the card below it has that index in another namespace.
             message(
                 8,
@@ -183,6 +208,11 @@ mod tests {
             .filter(|link| link.master.is_some() || link.lower.is_some())
             .map(|link| (&*link.name, link.master.as_deref(), link.lower.as_deref()))
             .collect();
-        assert_eq!(tied, [("eth0", Some("bond0"), None), ("storage", Some("vrf1"), Some("bond0"))]);
+        let wanted = [
+            ("eth0", Some("bond0"), None),
+            ("storage", Some("vrf1"), Some("bond0")),
+            ("overlay", None, Some("eth0")),
+        ];
+        assert_eq!(tied, wanted);
     }
 }

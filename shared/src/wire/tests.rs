@@ -456,7 +456,7 @@ fn facts_are_cut_to_their_bounds_and_others_are_refused() {
         assert_eq!(read(facts).unwrap_err(), WireError::Bounds { field });
     }
     fit_facts(&mut large);
-    assert!(large.links.len() > 48, "{} links are told", large.links.len());
+    assert!(large.links.len() > 32, "{} links are told", large.links.len());
     let bytes = postcard::to_stdvec(&v1::Up::from(&Up::Facts(Box::new(large.clone())))).unwrap();
     assert!(bytes.len() <= FACTS_MAX, "{} bytes", bytes.len());
     assert_eq!(read(large.clone()).unwrap(), vec![Up::Facts(Box::new(large))]);

@@ -461,6 +461,7 @@ mod tests {
         begin(&mut row, Action::Check);
         row.complete(Held::Listed(generation(1)));
         row.set_observed(Observation::InSync);
+        row.refuse(Action::Update);
         row.fail("replace is restricted");
         assert!(row.is_as_held(), "drift that is reported now counts");
         begin(&mut row, Action::Update);

@@ -94,7 +94,7 @@ impl Jobs {
         if is_new && stack.has_timed_out() && !row.ready {
             rollout.set_course(Course::TimedOut);
         }
-        // Who left and is back may still be removed: it begins when its turn comes.
+        // A removal is no work of the rollout: a member that left and is back begins when its turn comes.
         let works = |row: &Row| row.task().is_some() && !row.is_going();
         let extras = stack.extras.iter().map(|slot| &self.graph.rows[*slot]);
         let leaving: BTreeSet<&str> = extras.filter(|row| works(row)).map(|row| &*row.name).collect();

@@ -153,27 +153,11 @@ impl VirtualResource {
 
     /// The network, if this is one, and its tags.
     pub fn net(&self) -> Option<(&Net, &[String])> {
-        match self {
-            VirtualResource::Net(net) => Some((net, &[])),
-            VirtualResource::TaggedNet(net, tags) => Some((net, tags)),
-            VirtualResource::Whole
-            | VirtualResource::None
-            | VirtualResource::Value(_)
-            | VirtualResource::Random(_)
-            | VirtualResource::Test(_)
-            | VirtualResource::SlowTest(..)
-            | VirtualResource::Server(_)
-            | VirtualResource::Bound(_)
-            | VirtualResource::Stranger(_)
-            | VirtualResource::Subnet(_)
-            | VirtualResource::Port(_)
-            | VirtualResource::Config(_)
-            | VirtualResource::WaitHandle
-            | VirtualResource::Wait(_)
-            | VirtualResource::Link(_)
-            | VirtualResource::Host(_)
-            | VirtualResource::Intent { .. } => None,
+        if let VirtualResource::Net(net) = self {
+            return Some((net, &[]));
         }
+        let VirtualResource::TaggedNet(net, tags) = self else { return None };
+        Some((net, tags))
     }
 
     /// Whether an update to `next` replaces the resource.

@@ -144,7 +144,7 @@ pub(super) fn more_out(facts: &Facts) -> v1::FactsMore {
     }
 }
 
-/// What links are members of and lie on; none if no link does.
+/// Returns master and lower link of each link; `None` if no link has either.
 pub(super) fn ties_out(facts: &Facts) -> Option<Vec<v1::LinkTies>> {
     let name = |link: &Option<String>| link.clone().unwrap_or_default();
     let ties = |link: &LinkFacts| v1::LinkTies { master: name(&link.master), lower: name(&link.lower) };

@@ -423,7 +423,8 @@ impl World {
         let is_so = |ran: &Ran| wanted.step(Action::Update).is_none() || ran.deployment == *wanted;
         let ran = hosts.any(|machine| machine.host.scripts.get(&row.physical).is_some_and(is_so));
         let ran = ran || self.ran_before(row.physical, is_so) || self.has_what_is_unknown(name, row.physical);
-        (!ran).then(|| format!("{} on {name} is COMPLETE, and its script has not run so: {row:?}", row.name))
+        (!ran)
+            .then(|| format!("{} on {name} is COMPLETE, and its script has not run so: {wanted:?}", row.name))
     }
 }
 

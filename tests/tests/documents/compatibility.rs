@@ -137,6 +137,11 @@ fn openstack(out: &mut String) {
         let all = tests.passed + refused.len();
         vec![what.to_owned(), all.to_string(), tests.passed.to_string(), refused.join(", ")]
     });
+    let tests = [&READING, &STACKS, &OLDER_COMMAND];
+    let passed: usize = tests.iter().map(|tests| tests.passed).sum();
+    let all = passed + tests.iter().map(|tests| tests.refused.len()).sum::<usize>();
+    let said = format!("of which {all} need no internet: {passed} pass");
+    assert!(read("docs/heat-api.md").contains(&said), "docs/heat-api.md does not say '{said}'");
     out.push_str(
         "Of python-heatclient's own functional tests (`heat_functional.rs`) those fail that use templates in CloudFormation's\n\
          form, snapshots or suspended stacks.\n\n",

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_testbed::Running;
+use muster_testbed::{Running, eventually};
 use muster_tests::site::OpenstackClient;
 use muster_tests::site::heatclient_tests::{FunctionalTests, OLDER_COMMAND, READING, STACKS};
 
@@ -40,7 +40,10 @@ fn run(tests: &FunctionalTests) {
         let told = told.split("\n======").next().unwrap();
         assert!(told.contains(why), "{name}: {told}");
     }
-    assert_eq!(site.json(&["stack", "list"]), serde_json::json!([]), "the tests delete what they made");
+    // They wait for no delete that is their last step.
+    eventually("the tests delete what they made", || {
+        (site.json(&["stack", "list"]) == serde_json::json!([])).then_some(())
+    });
 }
 
 #[test]

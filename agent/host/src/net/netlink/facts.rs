@@ -18,14 +18,14 @@ impl Netlink {
     /// The links by their index, without the facts that only `/sys` has.
     pub async fn facts(&mut self) -> Result<BTreeMap<u32, LinkFacts>> {
         whole(async |dump| {
-            let (mut links, mut ties) = (BTreeMap::new(), Vec::new());
+            let (mut links, mut ties) = (BTreeMap::new(), BTreeMap::new());
             let request = RouteNetlinkMessage::GetLink(LinkMessage::default());
             dump.read(request, |message| {
                 let RouteNetlinkMessage::NewLink(message) = message else { return Ok(()) };
                 bounded(links.len(), MAX_LINKS, "links")?;
                 if let Some(facts) = facts(&message) {
                     links.insert(message.header.index, facts);
-                    ties.push((message.header.index, Ties::of(&message)));
+                    ties.insert(message.header.index, Ties::of(&message));
                 }
                 Ok(())
             })
@@ -88,7 +88,7 @@ impl Ties {
     }
 }
 
-fn name_ties(links: &mut BTreeMap<u32, LinkFacts>, ties: &[(u32, Ties)]) {
+fn name_ties(links: &mut BTreeMap<u32, LinkFacts>, ties: &BTreeMap<u32, Ties>) {
     for (index, Ties { master, lower }) in ties {
         let name = |other: &Option<u32>| {
             let other = other.filter(|other| other != index)?;
@@ -201,7 +201,7 @@ mod tests {
             .iter()
             .map(|message| (message.header.index, facts(message).unwrap()))
             .collect::<BTreeMap<_, _>>();
-        let ties: Vec<_> = messages.iter().map(|message| (message.header.index, Ties::of(message))).collect();
+        let ties = messages.iter().map(|message| (message.header.index, Ties::of(message))).collect();
         name_ties(&mut links, &ties);
         let tied: Vec<_> = links
             .values()

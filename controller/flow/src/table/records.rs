@@ -4,7 +4,7 @@ use muster_shared::model::flow::FlowId;
 
 use super::Table;
 use crate::entry::{Kept, Past, record};
-use crate::record::{FlowEntryRecord, FlowPast};
+use crate::record::{FlowEntryRecord, FlowMark, FlowPast};
 
 impl Table {
     /// The next records to save, at most `most`, and the ids of removed entries.
@@ -61,6 +61,9 @@ impl Table {
             self.owned.insert((owner, id));
         }
         self.reasons.extend(reason.map(|reason| (id, reason)));
+        if kept.serial > self.settled && mark != FlowMark::Failed {
+            self.perhaps.insert(id);
+        }
         self.entries.insert(id, kept);
         self.wait_again(&[id]);
     }

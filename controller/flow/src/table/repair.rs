@@ -15,6 +15,11 @@ use crate::record::FlowMark;
 pub(crate) const STRAYS_MAX: usize = 50_000;
 
 impl Table {
+    /// A comparison found no difference.
+    pub fn is_as_wanted(&mut self) {
+        self.perhaps.clear();
+    }
+
     /// The device has this id of ours, and no table does.
     pub fn stray(&mut self, id: FlowId) {
         if self.strays.len() < STRAYS_MAX {

@@ -109,22 +109,13 @@ impl Held {
             all.map(move |packed| (device, packed.unpack())).collect::<Vec<_>>()
         };
         let perhaps: Vec<(DeviceNo, Entry)> = self.open.values().flat_map(places).collect();
-        let mut stages = stages(topology, &self.placed.entries(), &perhaps, wanted);
+        // A device may have a rule that counts as refused. One that is wanted is put anew.
         let refused = self.refused.iter().map(|(device, packed)| (*device, packed.unpack()));
         let unwanted = refused.filter(|(device, entry)| {
             !wanted.iter().any(|(at, other)| at == device && identity(other) == identity(entry))
         });
-        let out: Vec<Step> = unwanted.map(|(device, entry)| Step::Remove(device, entry)).collect();
-        if !out.is_empty() {
-            // These rules go in the last stage of removals. An installed intent does not wait for
-            // that stage.
-            let goes = |stage: &Vec<Step>| stage.iter().all(|step| matches!(step, Step::Remove(..)));
-            match stages.last_mut().filter(|stage| goes(stage)) {
-                Some(last) => last.extend(out),
-                None => stages.push(out),
-            }
-        }
-        stages
+        let held: Vec<(DeviceNo, Entry)> = self.placed.entries().into_iter().chain(unwanted).collect();
+        stages(topology, &held, &perhaps, wanted)
     }
 
     /// Open writes to await before the first of these stages: writes of rules that stay, and

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::manager::Op;
 use crate::phase::State;
 use crate::tests::site::{Site, arrives, ring, simple};
 use crate::tests::*;
@@ -79,6 +80,29 @@ fn what_a_device_refused_is_taken_out_of_its_table_however_often_the_way_changes
     site.settle();
     assert_eq!((site.state("one"), site.path("one")), (Some(State::Installed), "a e c".to_owned()));
     assert!(site.failed.is_empty(), "{:?}", site.failed);
+}
+
+#[test]
+fn a_refused_rule_that_may_take_the_packets_of_a_new_one_goes_with_the_same_write() {
+    let mut site = Site::new("a-b");
+    let [a, b] = ["a", "b"].map(|name| at(&format!("{name}:h1")).device);
+    site.silent = [b].into();
+    site.refusing.insert(a.clone());
+    site.submit("one", simple()).expect("taken");
+    site.take();
+    while site.failed.is_empty() {
+        assert!(site.step(0));
+    }
+    site.submit("one", Intent { priority: 2000, ..simple() }).expect("taken");
+    site.take();
+    site.silent.clear();
+    let mut writes: Vec<Vec<Op>> = Vec::new();
+    while writes.is_empty() {
+        assert!(site.step(0));
+        writes.extend(site.waiting.iter().filter(|(_, _, at, _)| *at == a).map(|(_, _, _, ops)| ops.clone()));
+    }
+    let puts = |ops: &Vec<Op>| ops.iter().filter(|op| matches!(op, Op::Put(_))).count();
+    assert_eq!(writes.iter().map(|ops| (ops.len(), puts(ops))).collect::<Vec<_>>(), [(2, 1)]);
 }
 
 #[test]

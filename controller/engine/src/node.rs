@@ -6,6 +6,7 @@
 
 pub(crate) mod awaited;
 pub(crate) mod away;
+pub(crate) mod carrier;
 pub(crate) mod clock;
 pub(crate) mod clones;
 pub(crate) mod datapath;

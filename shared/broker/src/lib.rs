@@ -1,5 +1,4 @@
-//! A client of an MQTT 5 broker, as both the controller and its agents are one where a broker is in between. Decides
-//! which of several brokers is tried first and next (`connect_first`).
+//! A client of an MQTT 5 broker, as both the controller and its agents are one where a broker is in between.
 //!
 //! ```text
 //!   TCP ─ TLS 1.3, the broker's name checked ─ CONNECT, clean ─ CONNACK: are its limits wide enough? ─ SUBSCRIBE ─ Client
@@ -9,30 +8,25 @@
 //! retained. A broker that kept messages for an end that is away would deliver jobs of long ago; the greeting of the
 //! next connection says everything that still counts.
 //!
-//! Absent: reconnecting (`agent/core/src/reconnect.rs`; `controller/src/link/broker.rs`), and what is said
-//! (`shared/src/segment.rs`).
+//! Absent: which of several brokers is tried (`connect.rs`), reconnecting (`agent/core/src/reconnect.rs`;
+//! `controller/src/link/broker.rs`), and what is said (`shared/src/segment.rs`).
 
+mod connect;
 mod error;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::join::{Address, Credentials};
+use muster_shared::join::Credentials;
 use muster_shared::segment::SEGMENT_MAX;
-use rumqttc::v5::mqttbytes::QoS;
-use rumqttc::v5::mqttbytes::v5::{
-    ConnAckProperties, ConnectReturnCode, LastWill, Packet, PubAckReason, SubscribeReasonCode,
-};
-use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop, MqttOptions};
-use rumqttc::{NetworkOptions, TlsConfiguration, Transport};
+use rumqttc::v5::mqttbytes::v5::{Packet, PubAckReason};
+use rumqttc::v5::{AsyncClient, ConnectionError, Event, EventLoop};
 use rustls::ClientConfig;
-use tokio::time::timeout;
 
+pub use connect::{connect, connect_first};
 pub use error::BrokerError;
 pub use muster_tls::{Root, Shown, Trust, client_config, look_config};
 
-/// For TCP, TLS and MQTT's own greeting with one address.
-const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// MQTT's own bytes around a segment: header, packet id, properties, and the longest topic.
 const AROUND: usize = 1024;
 /// The packets that a broker has to carry: a segment, and MQTT's own bytes around it.
@@ -88,106 +82,6 @@ pub enum Received {
 pub struct Message {
     pub topic: String,
     pub payload: Vec<u8>,
-}
-
-/// Connects to the first broker that works, and subscribes.
-///
-/// # Errors
-/// None works: why the last one does not.
-pub async fn connect_first(addresses: &[Address], options: &Options) -> Result<Client, BrokerError> {
-    let mut last = BrokerError::Unreachable { address: "any address".into(), why: "none is known".into() };
-    for address in addresses {
-        match connect(address, options.clone()).await {
-            Ok(client) => return Ok(client),
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// Connects to a broker, and subscribes.
-///
-/// # Errors
-/// [`BrokerError`]: what is wrong with the broker, and what to set.
-pub async fn connect(address: &Address, options: Options) -> Result<Client, BrokerError> {
-    let connecting = greet(address, options);
-    let silent = || BrokerError::Unreachable { address: address.to_string(), why: "no answer".into() };
-    timeout(CONNECT_WITHIN, connecting).await.unwrap_or_else(|_| Err(silent()))
-}
-
-async fn greet(broker: &Address, options: Options) -> Result<Client, BrokerError> {
-    let address = broker.to_string();
-    let Options { client_id, credentials, tls, keep_alive, will, subscribe, packet_max, inflight, requests } =
-        options;
-    let user = credentials.as_ref().map(|it| it.user.clone());
-    // rumqttc resolves the name, and TLS compares it with the certificate.
-    let mut mqtt = MqttOptions::new(&client_id, broker.host(), broker.port());
-    mqtt.set_transport(Transport::tls_with_config(TlsConfiguration::Rustls(tls)));
-    mqtt.set_keep_alive(keep_alive);
-    mqtt.set_clean_start(true);
-    mqtt.set_session_expiry_interval(Some(0));
-    mqtt.set_max_packet_size(Some(packet_max));
-    mqtt.set_connection_timeout(CONNECT_WITHIN.as_secs());
-    mqtt.set_outgoing_inflight_upper_limit(inflight);
-    if let Some(Credentials { user, password }) = credentials {
-        mqtt.set_credentials(user, password);
-    }
-    if let Some((topic, payload)) = will {
-        mqtt.set_last_will(LastWill::new(topic, payload, QoS::AtLeastOnce, false, None));
-    }
-    let mut network = NetworkOptions::new();
-    network.set_tcp_nodelay(true);
-    mqtt.set_network_options(network);
-    let (sender, mut events) = AsyncClient::new(mqtt, requests);
-    loop {
-        let event = events
-            .poll()
-            .await
-            .map_err(|error| error::connecting(&address, &client_id, user.as_deref(), error))?;
-        match event {
-            Event::Incoming(Packet::ConnAck(ack)) if ack.code == ConnectReturnCode::Success => {
-                if let Some(properties) = &ack.properties {
-                    is_enough(&address, properties, packet_max)?;
-                }
-                let filters = subscribe
-                    .iter()
-                    .map(|filter| rumqttc::v5::mqttbytes::v5::Filter::new(filter.clone(), QoS::AtLeastOnce));
-                if sender.try_subscribe_many(filters).is_err() {
-                    return Err(BrokerError::Closed { address });
-                }
-            }
-            Event::Incoming(Packet::SubAck(ack)) => {
-                for (filter, code) in subscribe.iter().zip(&ack.return_codes) {
-                    match code {
-                        SubscribeReasonCode::Success(QoS::AtLeastOnce | QoS::ExactlyOnce) => {}
-                        SubscribeReasonCode::Success(QoS::AtMostOnce) => {
-                            return Err(BrokerError::QoS { address });
-                        }
-                        other => {
-                            let (topic, code) = (filter.clone(), format!("{other:?}"));
-                            return Err(BrokerError::NotReadable { address, topic, code });
-                        }
-                    }
-                }
-                return Ok(Client { sender, receiver: Receiver { events, address } });
-            }
-            Event::Incoming(_) | Event::Outgoing(_) => {}
-        }
-    }
-}
-
-fn is_enough(address: &str, limits: &ConnAckProperties, packet_max: u32) -> Result<(), BrokerError> {
-    let address = address.to_owned();
-    match limits {
-        ConnAckProperties { max_packet_size: Some(max), .. } if *max < packet_max => {
-            Err(BrokerError::PacketSize { address, max: *max, wanted: packet_max })
-        }
-        ConnAckProperties { max_qos: Some(0), .. } => Err(BrokerError::QoS { address }),
-        ConnAckProperties { wildcard_subscription_available: Some(0), .. } => {
-            Err(BrokerError::Wildcards { address })
-        }
-        _ => Ok(()),
-    }
 }
 
 impl Receiver {

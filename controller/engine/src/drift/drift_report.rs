@@ -4,10 +4,9 @@
 //! holds. While the agent has a job no report counts: the agent looks again afterwards. A drifted
 //! row stays COMPLETE, and the next operation that wants the row applies it again.
 //!
-//! Absent: whether drift is corrected (`drift/correct.rs`), and when an agent looks
-//! (`agent/core/src/watch.rs`).
+//! Absent: whether drift is corrected (`drift/correct.rs`), a lost carrier (`node/carrier.rs`), and when an
+//! agent looks (`agent/core/src/watch.rs`).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use muster_shared::MonoTime;
@@ -16,6 +15,7 @@ use muster_template::DriftPolicy;
 
 use crate::jobs::Jobs;
 use crate::node::NodeKey;
+use crate::node::carrier::ToldCarriers;
 use crate::record::{Observation, Status};
 use crate::row::Slot;
 use crate::timer::TimerKey;
@@ -24,8 +24,7 @@ use crate::todo::Todo;
 /// Interval between two events about one resource, so that flapping does not fill the stack's
 /// events. The last state is always reported.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// Links named in one event.
-const LINKS_NAMED: usize = 10;
+
 /// The last drift event of a row, and what the next one reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DriftEvent {
@@ -33,14 +32,18 @@ pub(crate) struct DriftEvent {
     at: Option<MonoTime>,
     observed: Observation,
     reason: Box<str>,
-    /// Links whose carrier changed since, with the carrier that was reported last.
-    carriers: BTreeMap<Box<str>, bool>,
+    carriers: ToldCarriers,
 }
 
 impl DriftEvent {
     /// A job or a check found the resource in this state and reports that itself.
     pub fn replace(&mut self, observed: Observation) {
         (self.observed, self.reason) = (observed, Box::default());
+    }
+
+    /// Carriers that changed since the last event.
+    pub fn carriers(&mut self) -> &mut ToldCarriers {
+        &mut self.carriers
     }
 }
 
@@ -94,19 +97,8 @@ impl Jobs {
         self.tell_soon(slot);
     }
 
-    /// The carrier of a link changed. `was` is the carrier before.
-    pub(crate) fn carrier_changed(&mut self, slot: Slot, link: &str, was: bool) {
-        let row = &mut self.graph.rows[slot];
-        // The row's own job takes links up and down.
-        if row.task().is_some() || row.is_lost() {
-            return;
-        }
-        let drift_event = row.drift_event_or_new();
-        drift_event.carriers.entry(link.into()).or_insert(was);
-        self.tell_soon(slot);
-    }
-
-    fn tell_soon(&mut self, slot: Slot) {
+    /// Writes an event now, or later if one has just been written.
+    pub(crate) fn tell_soon(&mut self, slot: Slot) {
         let told =
             self.graph.rows[slot].details().drift_event.as_ref().and_then(|drift_event| drift_event.at);
         match told.map(|at| at + TOLD_EVERY).filter(|due| *due > self.graph.ctx.now) {
@@ -140,13 +132,8 @@ impl Jobs {
         }
         (drift_event.observed, drift_event.reason) = (observed, reason);
         let carriers = std::mem::take(&mut drift_event.carriers);
-        for (link, was) in carriers.into_iter().take(LINKS_NAMED) {
-            let facts = node.and_then(|node| self.graph.nodes[node].facts.as_ref());
-            match facts.and_then(|told| told.carrier(&link)).filter(|is| *is != was) {
-                Some(true) => words.push(format!("carrier found on {link}")),
-                Some(false) => words.push(format!("carrier lost on {link}")),
-                None => {}
-            }
+        if let Some(facts) = node.and_then(|node| self.graph.nodes[node].facts.as_ref()) {
+            words.extend(carriers.changes(facts));
         }
         if words.is_empty() {
             return;
@@ -161,6 +148,6 @@ impl Jobs {
 impl Default for DriftEvent {
     fn default() -> Self {
         let observed = Observation::Unknown;
-        Self { at: None, observed, reason: Box::default(), carriers: BTreeMap::new() }
+        Self { at: None, observed, reason: Box::default(), carriers: ToldCarriers::default() }
     }
 }

@@ -4,16 +4,13 @@
 //! Absent: whether a node is welcomed (`node/clones.rs`, `restored/detect.rs`), and what follows from the end of
 //! a connection (`node/away.rs`).
 
-use std::collections::BTreeMap;
-
 use muster_shared::model::Facts;
 use muster_shared::model::flow::FlowUp;
-use muster_shared::model::{Claim, ClaimKind, Down, Hello, Up, Welcome};
+use muster_shared::model::{Down, Hello, Up, Welcome};
 use muster_shared::wire::{CONTROLLER_READS, READS_WELCOME};
 use muster_shared::{EpochId, NodeId};
 
 use crate::engine::{Effect, Engine};
-use crate::jobs::Jobs;
 use crate::node::NodeKey;
 use crate::node::facts::NodeFacts;
 use crate::node::greeting_state::Presence;
@@ -169,26 +166,6 @@ impl Traversals {
         let Some(key) = self.jobs.graph.nodes.find(name) else { return };
         if self.jobs.graph.nodes[key].presence.connection() == Some(connection) {
             self.node_away(key);
-        }
-    }
-}
-
-impl Jobs {
-    /// Compares the carriers of links in both lists. A link in only one of them has appeared or gone.
-    pub(crate) fn compare_carriers(&mut self, key: NodeKey, before: &Facts, now: &Facts) {
-        let was: BTreeMap<&str, bool> =
-            before.links.iter().map(|link| (link.name.as_str(), link.carrier)).collect();
-        for link in &now.links {
-            let Some(was) = was.get(link.name.as_str()).copied().filter(|was| *was != link.carrier) else {
-                continue;
-            };
-            // A network mapping may name the link by its MAC address.
-            let mac = link.mac.map(|mac| muster_shared::mac::text(&mac));
-            let mut names = [Some(link.name.clone()), mac].into_iter().flatten();
-            let owner = |name| self.claims.owner(key, &Claim { kind: ClaimKind::Link, key: name });
-            if let Some(slot) = names.find_map(owner) {
-                self.carrier_changed(slot, &link.name, was);
-            }
         }
     }
 }

@@ -10,7 +10,7 @@
 //! a change. The caller keeps both, durably, before the first step. Applying a newer document and restoring
 //! both plan towards a target. After a crash or a reboot at any point, planning again converges.
 //!
-//! `net/target.rs` says what is wanted, `net/plan.rs` which steps lead there, `net/verify.rs` what still
+//! `net/wanted.rs` says what is wanted, `net/plan.rs` which steps lead there, `net/verify.rs` what still
 //! differs, and `net/restore.rs` brings back what was there before.
 //!
 //! Absent: what a document may ask for (`shared/src/model/network/support.rs`), and when a change is undone
@@ -38,8 +38,8 @@ mod restore;
 mod step;
 mod switch;
 mod tables;
-mod target;
 mod verify;
+mod wanted;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
@@ -62,8 +62,8 @@ pub use plan::{PlanError, plan};
 pub use snapshot::Snapshot;
 pub use state::State;
 pub use step::Step;
-pub use target::{Difference, Target};
 pub use verify::differences;
+pub use wanted::{Difference, Target};
 
 use dhcp::{Clients, Leases};
 use execute::OnFailure;

@@ -4,7 +4,7 @@
 //! forbids fragmentation of such packets. A TCP port is connected to.
 //!
 //! Absent: confirmation by the controller (`agent/core/src/jobs/confirm.rs`), and the target state of links
-//! (`agent/host/src/net/target.rs`).
+//! (`agent/host/src/net/wanted.rs`).
 
 use std::fmt;
 use std::io;

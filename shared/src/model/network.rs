@@ -5,7 +5,7 @@
 //!
 //! Absent on purpose: unsupported features. Every object type and option of os-net-config is known by name
 //! (`network/support.rs`); unsupported ones are refused by that name, never ignored. The host checks whether a
-//! link exists (`agent/host/src/net/target.rs`).
+//! link exists (`agent/host/src/net/wanted.rs`).
 
 mod alias;
 mod bond;

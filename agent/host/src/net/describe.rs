@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 use super::plan::plan;
 use super::snapshot::Snapshot;
 use super::state::{Address, Attach, Link, PROTOCOL_DHCP, PROTOCOL_RA, Route, State};
-use super::target::Target;
 use super::verify::differences;
+use super::wanted::Target;
 
 /// Names of links that container engines, hypervisors and the like make and remove by themselves begin so.
 const OF_OTHERS: [&str; 15] = [

@@ -14,7 +14,7 @@ use super::netlink::NetlinkError;
 use super::network_managers::NetworkManagerError;
 use super::ovsdb::OvsdbError;
 use super::plan::PlanError;
-use super::target::Difference;
+use super::wanted::Difference;
 
 /// Differences that are worth a line; the rest is counted.
 const SHOWN: usize = 5;

@@ -32,7 +32,7 @@ use super::dhcp::Lease;
 use super::ethtool::{Asked, is_asked, is_of_link};
 use super::state::{Attach, Link, OvsPort, State};
 use super::step::Step;
-use super::target::{LinkKind, LinkTarget, Origin, Target, Wanted};
+use super::wanted::{LinkKind, LinkTarget, Origin, Target, Wanted};
 
 /// The reason why no steps lead to the desired state.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -14,8 +14,8 @@ use super::resolver::Resolver;
 use super::snapshot::Snapshot;
 use super::state::State;
 use super::step::Step;
-use super::target::Target;
 use super::verify::differences;
+use super::wanted::Target;
 use super::{NetError, Network, READ_BACK_PAUSE, READ_BACK_TRIES, extended, mapped};
 
 /// The time that Open vSwitch may take to become idle before a restore: a switch that hangs must not keep a

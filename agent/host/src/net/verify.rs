@@ -13,7 +13,7 @@ use super::plan::{is_so, resolver};
 use super::resolver::Resolver;
 use super::snapshot::PortBefore;
 use super::state::{Attach, Link, Route, RouteKey, State};
-use super::target::{Difference, LinkKind, LinkTarget, Origin, Target, Wanted, WantedResolver};
+use super::wanted::{Difference, LinkKind, LinkTarget, Origin, Target, Wanted, WantedResolver};
 
 /// The differences of `state` from `target`; empty if there are none.
 pub fn differences(target: &Target, state: &State) -> Vec<Difference> {

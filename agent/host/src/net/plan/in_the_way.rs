@@ -3,7 +3,7 @@
 //! Absent: links that ifupdown brings up (`net/network_managers.rs`).
 
 use super::super::state::{Attach, Link, State};
-use super::super::target::{LinkKind, LinkTarget, Target};
+use super::super::wanted::{LinkKind, LinkTarget, Target};
 use super::PlanError;
 use muster_shared::model::network::BondOptions;
 

@@ -12,7 +12,7 @@ use muster_shared::model::network::{LOOPBACK, Rule};
 use super::super::dhcp::Leases;
 use super::super::state::{Address, Attach, Link, PROTOCOL_DHCP, Route, RouteKey};
 use super::super::step::Step;
-use super::super::target::{LinkKind, LinkTarget, Origin, Target};
+use super::super::wanted::{LinkKind, LinkTarget, Origin, Target};
 use super::PlanError;
 
 /// The links that layer 2 leaves there, as they are.
@@ -302,7 +302,7 @@ impl<'a> Routes<'a> {
 /// Whether each of the routes belongs to a link that a document decided about, and so is removed or
 /// restored itself.
 fn goes_with(routes: &[(&str, &Route)], target: &Target) -> bool {
-    use super::super::target::Wanted;
+    use super::super::wanted::Wanted;
     routes.iter().all(|(link, _)| match target.links.get(*link) {
         None => false,
         Some(Wanted::Absent) => true,

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use super::super::snapshot::Snapshot;
 use super::super::state::{Link, Ovs, OvsBridge, OvsPort, Route, State};
 use super::super::step::Step;
-use super::super::target::Target;
 use super::super::verify::differences;
+use super::super::wanted::Target;
 use super::plan;
 
 /// The effect of a step on the kernel and Open vSwitch, as far as plans rely on it.

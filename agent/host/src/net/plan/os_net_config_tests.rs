@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::super::snapshot::Snapshot;
 use super::super::state::State;
-use super::super::target::Target;
+use super::super::wanted::Target;
 use super::plan;
 
 /// The number of documents that are planned. A change may only make it more.

@@ -7,7 +7,7 @@
 use super::super::snapshot::PortBefore;
 use super::super::state::{Attach, OvsPort, State};
 use super::super::step::Step;
-use super::super::target::{LinkKind, Origin, PortTarget, Target, Wanted};
+use super::super::wanted::{LinkKind, Origin, PortTarget, Target, Wanted};
 use super::{PlanError, Planner};
 
 /// Refuses to replace the objects of others, and to remove an object of another type than the document says.

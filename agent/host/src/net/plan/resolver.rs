@@ -4,7 +4,7 @@
 
 use super::super::resolver::{Resolver, ResolverFile, drop_in, resolv_conf};
 use super::super::step::Step;
-use super::super::target::WantedResolver;
+use super::super::wanted::WantedResolver;
 use super::PlanError;
 
 /// A new file can be read by all.

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::super::snapshot::Snapshot;
 use super::super::state::State;
-use super::super::target::Target;
 use super::super::verify::differences;
+use super::super::wanted::Target;
 use super::plan;
 
 #[derive(Deserialize)]

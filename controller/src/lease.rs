@@ -34,11 +34,15 @@ use std::time::Duration;
 use muster_shared::{Epoch, MonoTime, NodeId};
 use nix::time::{ClockId, clock_gettime};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 pub use agents_at_standby::Knocks;
 pub use keeper::{Ended, Keeper, Taken};
 pub use machine::{Holder, Standby, Terms, Verdict};
 pub use share::Share;
+
+/// Between two looks whether this process still holds the lease. What is sent looks by itself.
+pub(crate) const TENURE_LOOK: Duration = Duration::from_millis(200);
 
 /// A holder's time, from its take to the next one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +186,25 @@ impl Tenure {
     /// Hears of changes of [`Tenure::holds`] and [`Tenure::is_vacant`], but not of a lease that runs out.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changes.subscribe()
+    }
+
+    /// Waits until this process holds the lease.
+    pub async fn until_held(&self) {
+        let mut changes = self.changes();
+        while !self.holds() {
+            // The sender lives as long as `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
+    /// Waits until this process does not hold the lease, also where the lease runs out.
+    pub async fn until_over(&self) {
+        if self.is_for_good() {
+            std::future::pending::<()>().await;
+        }
+        while self.holds() {
+            sleep(TENURE_LOOK).await;
+        }
     }
 
     /// Asks for a look at the lease now: an agent has come, so the active controller may have gone.

@@ -12,6 +12,9 @@
 //! silence, or when this side loses its broker. A connection to a broker begins with a notice to all nodes, for what
 //! they said meanwhile is lost.
 //!
+//! All controllers of a site have one client id, so a second one at the broker would push the first one out. Only the
+//! holder of the lease is there: the others wait, and one whose lease is over leaves.
+//!
 //! Absent: when the connection of one node ends (`broker/talk.rs`); what is the same for every link (`nodes.rs`,
 //! `inbox.rs`, `outbound.rs`); and retained messages and sessions of the broker, which would deliver what was said long
 //! ago.
@@ -19,6 +22,7 @@
 mod router;
 mod talk;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +38,7 @@ use tokio::time::{Instant, sleep, timeout};
 use self::router::Router;
 use super::intake::Feed;
 use super::nodes::Nodes;
+use super::reason::{Reason, Refusal};
 use super::{Common, LinkHandle};
 use crate::pki::{Pki, PkiError};
 
@@ -70,12 +75,22 @@ pub struct BrokerConfig {
 /// Whether there is a broker.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
+    /// This controller does not hold the lease, and stays away.
+    Waiting,
     /// None has answered yet.
     Connecting,
     /// To this one.
     Connected(String),
     /// None can be used: why, for an operator.
     Failed(String),
+}
+
+/// The end of a connection that has no fault.
+enum Left {
+    /// The link was told to stop.
+    Stopped,
+    /// This controller no longer holds the lease.
+    LeaseOver,
 }
 
 /// The reason why no broker can be used.
@@ -126,18 +141,32 @@ impl BrokerLink {
     }
 }
 
-/// Connects again and again, until it is told to stop.
+/// Connects again and again while this controller holds the lease, until it is told to stop.
 async fn run(
     nodes: &Arc<Nodes>,
     config: &BrokerConfig,
     health: &watch::Sender<Health>,
     mut stopping: watch::Receiver<bool>,
 ) {
+    let tenure = &nodes.common.tenure;
     let mut pause = AGAIN_FIRST;
     loop {
+        if !tenure.holds() {
+            tracing::info!("without the lease, this controller stays away from the broker");
+            health.send_replace(Health::Waiting);
+            tokio::select! {
+                () = tenure.until_held() => {}
+                () = told(&mut stopping) => return,
+            }
+            health.send_replace(Health::Connecting);
+            pause = AGAIN_FIRST;
+        }
         let begun = Instant::now();
         let why = match serve(nodes, config, health, &mut stopping).await {
-            Ok(()) => return,
+            Ok(Left::Stopped) => return,
+            Ok(Left::LeaseOver) => continue,
+            // Another controller has come in its place.
+            Err(_) if !tenure.holds() => continue,
             Err(error) => error.to_string(),
         };
         pause = if begun.elapsed() > GOOD { AGAIN_FIRST } else { pause };
@@ -158,34 +187,43 @@ async fn told(stopping: &mut watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
 }
 
-/// Serves a connection to a broker, to its end, or until it is told to stop.
+/// Serves a connection to a broker, to its end, or until it is told to stop or the lease is over.
 async fn serve(
     nodes: &Arc<Nodes>,
     config: &BrokerConfig,
     health: &watch::Sender<Health>,
     stopping: &mut watch::Receiver<bool>,
-) -> Result<(), Unusable> {
+) -> Result<Left, Unusable> {
+    let mut over = pin!(nodes.common.tenure.until_over());
     let connected = tokio::select! {
         connected = connect(&nodes.pki, config) => connected?,
-        () = told(stopping) => return Ok(()),
+        () = told(stopping) => return Ok(Left::Stopped),
+        () = &mut over => return Ok(Left::LeaseOver),
     };
     let Client { sender, mut receiver } = connected;
     tracing::info!(broker = receiver.address(), "connected to the broker");
     health.send_replace(Health::Connected(receiver.address().to_owned()));
     let mut router = Router::new(Arc::clone(nodes), sender);
     router.begin();
-    loop {
+    let left = loop {
         tokio::select! {
             received = receiver.next() => {
                 if let Received::Message(message) = received? {
                     router.incoming(message);
                 }
             }
-            () = told(stopping) => break,
+            () = told(stopping) => break Left::Stopped,
+            () = &mut over => break Left::LeaseOver,
+        }
+    };
+    // Nodes are told, and nobody new comes in.
+    match left {
+        Left::Stopped => nodes.registry.close(),
+        Left::LeaseOver => {
+            let why = "this controller no longer holds the lease";
+            nodes.registry.end(&Refusal::new(Reason::ServerUnavailable, why));
         }
     }
-    // Nodes are told, and nobody new comes in.
-    nodes.registry.close();
     let saying = async {
         while router.has_talks() {
             tokio::select! {
@@ -199,7 +237,7 @@ async fn serve(
     };
     // Whatever goes wrong now: it is over.
     let _ = timeout(STOP, saying).await;
-    Ok(())
+    Ok(left)
 }
 
 async fn connect(pki: &Pki, config: &BrokerConfig) -> Result<Client, Unusable> {
@@ -224,8 +262,57 @@ impl Health {
     pub fn problem(&self) -> Option<String> {
         match self {
             Health::Connected(_) => None,
+            Health::Waiting => {
+                Some("without the lease, this controller stays away from the broker".to_owned())
+            }
             Health::Connecting => Some("no broker has answered yet".to_owned()),
             Health::Failed(why) => Some(why.clone()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::MonoTime;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::lease::Tenure;
+    use crate::link::intake::{self, fair::Bounds};
+
+    /// A test that waits longer has failed.
+    const PATIENCE: Duration = Duration::from_secs(60);
+    /// Longer than any test.
+    const FAR: MonoTime = MonoTime(Duration::from_secs(u32::MAX as u64));
+
+    async fn until(health: &mut watch::Receiver<Health>, wanted: Health) {
+        let is_it = timeout(PATIENCE, health.wait_for(|health| *health == wanted)).await;
+        is_it.unwrap_or_else(|_| panic!("waited in vain for {wanted:?}")).unwrap();
+    }
+
+    /// The broker never answers.
+    #[tokio::test]
+    async fn only_the_holder_of_the_lease_comes_to_the_broker() {
+        let broker = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let (feed, _inbox) = intake::channel(Bounds::default());
+        let tenure = Tenure::none();
+        let config = BrokerConfig {
+            brokers: vec![broker.local_addr().unwrap().to_string().parse().unwrap()],
+            ca_fingerprint: [7; 32],
+            credentials: None,
+            connections: 8,
+            common: Common::new(tenure.clone()),
+        };
+        let link = BrokerLink::start(config, Arc::new(Pki::open(dir.path()).unwrap()), feed);
+        let mut health = link.health();
+        for _ in 0..2 {
+            until(&mut health, Health::Waiting).await;
+            tenure.set(FAR);
+            let (_connection, _) = timeout(PATIENCE, broker.accept()).await.expect("a client").unwrap();
+            tenure.resign();
+        }
+        until(&mut health, Health::Waiting).await;
+        link.handle().shutdown().await;
     }
 }

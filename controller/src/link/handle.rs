@@ -6,7 +6,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use muster_shared::NodeId;
 use muster_shared::join::ADDRESSES_MAX;
@@ -19,9 +18,7 @@ use super::contents::{Grant, ReadContent};
 use super::nodes::Nodes;
 use super::reason::{Reason, Refusal};
 use super::registry::{Connections, Peer};
-
-/// Between two looks whether this controller holds the lease. What is sent looks by itself.
-const TENURE_LOOK: Duration = Duration::from_millis(200);
+use crate::lease::TENURE_LOOK;
 
 /// Sends to nodes and closes their connections.
 #[derive(Clone)]

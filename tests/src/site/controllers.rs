@@ -8,7 +8,7 @@ use muster_testbed::{PortWay, Ran, Running, eventually, port};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{Site, binary};
+use super::{Site, binary, mosquitto};
 
 /// The controllers; the first one was active first.
 pub struct Controllers {
@@ -19,6 +19,10 @@ pub struct Controllers {
     sites: Vec<String>,
     /// The port at which agents know the first one, if that is not its own.
     first_port: Option<u16>,
+    /// Whether Mosquitto is between them and the agents; the first one's site has it.
+    has_broker: bool,
+    /// The section for the link, of each.
+    link: String,
 }
 
 impl Controllers {
@@ -30,7 +34,12 @@ impl Controllers {
         Self::none(Self::LEASE).with_all(urls)
     }
 
-    /// The same with a lease of so many seconds; agents come to the first one on this way.
+    /// The same with Mosquitto between the controllers and the agents.
+    pub fn over_mosquitto(urls: &[String]) -> Self {
+        Self { has_broker: true, ..Self::none(Self::LEASE) }.with_all(urls)
+    }
+
+    /// With a lease of so many seconds; agents come to the first one on this way.
     pub fn behind(way: &PortWay, urls: &[String], lease: u64) -> Self {
         let all = Self { first_port: Some(way.port), ..Self::none(lease) }.with_all(urls);
         way.leads_to(&all.all[0].address);
@@ -38,7 +47,14 @@ impl Controllers {
     }
 
     fn none(lease: u64) -> Self {
-        Self { all: Vec::new(), lease, sites: Vec::new(), first_port: None }
+        Self {
+            all: Vec::new(),
+            lease,
+            sites: Vec::new(),
+            first_port: None,
+            has_broker: false,
+            link: String::new(),
+        }
     }
 
     /// Each with these sites beside the default one.
@@ -69,6 +85,10 @@ impl Controllers {
         let site =
             |name: &String| format!("[[sites]]\nname = \"{name}\"\nlisten = \"127.0.0.1:{}\"\n", port());
         let sites: String = self.sites.iter().map(site).collect();
+        let broker = (self.has_broker && self.all.is_empty()).then(|| mosquitto::Plan::new(dir.path(), None));
+        if let Some(plan) = &broker {
+            self.link = plan.settings();
+        }
         let (name, lease) = (format!("c{}", self.all.len() + 1), self.lease.to_string());
         let mut variables = vec![
             ("MUSTER_STORE__URL", OsStr::new(url)),
@@ -77,8 +97,14 @@ impl Controllers {
         ];
         let seen_at = self.first_port.filter(|_| self.all.is_empty()).map(|port| format!("127.0.0.1:{port}"));
         variables.extend(seen_at.iter().map(|at| ("MUSTER_CONTROLLER__ADDRESSES", OsStr::new(at))));
-        let site = Site::configured(dir, data, None, None, &variables, &sites);
+        let site = Site::configured(dir, data, None, None, &variables, &format!("{sites}{}", self.link));
         self.all.push(site);
+        if let Some(plan) = broker {
+            let first = &mut self.all[0];
+            // The broker needs the site's CA.
+            first.until_role("active");
+            first.broker = Some(plan.start(&first.data.join("pki"), None));
+        }
         let site = self.all.last().expect("it was pushed just now");
         if self.all.len() == 1 {
             site.until_role("active");

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use muster_testbed::{Postgres, Running, command, eventually};
+use muster_testbed::{Postgres, Running, Way, command, eventually};
 use muster_tests::site::{Agent, Controllers, Site, template_of_a_file};
 
 /// A server with the site's database; its controllers; an agent, with the file that the stack `web` makes on it.
@@ -19,6 +19,10 @@ impl Bed {
         let server = Postgres::start();
         server.create("site");
         let controllers = Controllers::start(&vec![server.url("site"); count]);
+        Self::with(server, controllers)
+    }
+
+    fn with(server: Postgres, controllers: Controllers) -> Self {
         let first = &controllers.all[0];
         let agent = first.join("web-1");
         let template = first.file(&template_of_a_file("web-1", &agent.file("motd")));
@@ -185,4 +189,49 @@ fn a_controller_that_stops_in_order_frees_the_site() {
         let status = bed.controllers.all[1].status()?;
         status["controllers"].as_array()?.iter().all(|other| other["name"] != "c3").then_some(())
     });
+}
+
+/// Both controllers have one client id at the broker.
+#[test]
+fn a_controller_without_the_lease_leaves_the_broker() {
+    let server = Postgres::start();
+    server.create("site");
+    let way = Way::to(&server.socket_dir());
+    let folder = way.socket_dir().display().to_string().replace('/', "%2F");
+    let urls = [format!("postgres://muster@{folder}/site"), server.url("site")];
+    let mut bed = Bed::with(server, Controllers::over_mosquitto(&urls));
+    let site = bed.controllers.all[0].status().unwrap()["site"].as_str().unwrap().to_owned();
+    // Mosquitto has a line for each client that it lets in.
+    let client = format!(" as controller@{site} ");
+    let came = |bed: &Bed| {
+        let broker = bed.controllers.all[0].broker.as_ref().unwrap();
+        let log = broker.daemon.log();
+        log.lines().filter(|line| line.contains("New client connected") && line.contains(&client)).count()
+    };
+    let connected = |bed: &Bed| bed.agent.daemon.log().matches("connected controller=").count();
+    assert_eq!(came(&bed), 1);
+
+    way.cut();
+    bed.controllers.all[1].until_role("active");
+    bed.controllers.all[1].until_node("web-1", "online");
+    bed.apply(1, "update", "two");
+    let before = connected(&bed);
+    // The first one lives, and does not know that it has a successor.
+    log_has(&bed.controllers.all[0], "without the lease, this controller stays away from the broker");
+    assert_eq!(bed.controllers.all[0].controller.ended(), None);
+    bed.apply(1, "update", "three");
+    way.mend();
+    eventually("the first one ends", || bed.controllers.all[0].controller.ended());
+    bed.controllers.all[0].restart();
+    bed.controllers.all[0].until_role("standby");
+    bed.apply(1, "update", "four");
+    // Each came once, and the agent stayed where it was.
+    assert_eq!((came(&bed), connected(&bed)), (2, before));
+
+    bed.controllers.all[1].until_controller("c1", "standby");
+    bed.controllers.all[1].kill();
+    bed.controllers.all[0].until_role("active");
+    bed.controllers.all[0].until_node("web-1", "online");
+    bed.apply(0, "update", "five");
+    assert_eq!(came(&bed), 3);
 }

@@ -87,7 +87,7 @@ impl Voice {
 
 /// The reason why a connection is over.
 enum End {
-    /// The node left, or the broker is gone.
+    /// The node left, the broker is gone, or this controller may not answer.
     Gone,
     /// This side ends it.
     Reset(ResetReason, Refusal),
@@ -107,7 +107,9 @@ impl From<Refusal> for End {
     fn from(refusal: Refusal) -> Self {
         let reset = match refusal.reason {
             Reason::SessionTakenOver => ResetReason::TakenOver,
-            Reason::ServerShuttingDown => ResetReason::Closed,
+            Reason::ServerShuttingDown | Reason::ServerUnavailable | Reason::UseAnotherServer => {
+                ResetReason::Closed
+            }
             Reason::AdministrativeAction => ResetReason::AdministrativeAction,
             Reason::ServerBusy | Reason::QuotaExceeded => ResetReason::Busy,
             Reason::NotAuthorized => ResetReason::NotAuthorized,
@@ -213,6 +215,8 @@ async fn greet(
                 window.acknowledge(taken)?;
                 if window.arrived(number)? == Arrival::Next {
                     match end.open(&packet, || random().ok()).map_err(refused)? {
+                        // The agent greets again when the controller that has the lease comes to the broker.
+                        Opened::Greeting { .. } if nodes.may_speak().is_err() => return Err(End::Gone),
                         Opened::Greeting { answer } => {
                             window.take();
                             voice.say(window.data(voice.connection, &answer).encode()).await?;
@@ -431,5 +435,49 @@ async fn wait(waiting: &mut Option<(Pending, OwnedSemaphorePermit)>) -> Result<(
     match waiting {
         Some((pending, _)) => pending.await,
         None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use muster_shared::seal::{Seal, SealSecret};
+    use rumqttc::v5::MqttOptions;
+    use tokio::sync::Semaphore;
+
+    use super::*;
+    use crate::lease::Tenure;
+    use crate::link::Common;
+    use crate::link::intake::{self, fair::Bounds};
+    use crate::pki::Pki;
+
+    /// Whether a greeting is answered by a controller with this tenure.
+    async fn answers(tenure: Tenure) -> bool {
+        let dir = tempfile::tempdir().unwrap();
+        let pki = Arc::new(Pki::open(dir.path()).unwrap());
+        let (feed, _inbox) = intake::channel(Bounds::default());
+        let nodes = Arc::new(Nodes::new(pki, feed, Common::new(tenure), 8, Duration::from_secs(1)));
+        let (node, secret): (NodeId, _) =
+            ("web-1".parse().unwrap(), SealSecret::from_bytes(random().unwrap()));
+        let seal = Seal::new(&secret, &nodes.pki.seal_public(), nodes.pki.site(), &node);
+        let greeting = seal.greet(random().unwrap()).unwrap();
+        let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
+        let packet = Bytes::from(greeting.packet().to_vec());
+        let first = Heard::Data { number: 0, taken: 0, packet, room };
+        // A greeting that is answered is followed by nothing.
+        let (tell, mut heard) = mpsc::channel(1);
+        drop(tell);
+        let (sender, _requests) = AsyncClient::new(MqttOptions::new("controller", "localhost", 1), 8);
+        let voice = Voice::new(sender, "down".to_owned(), ConnectionId([7; 16]));
+        let mut end = ControllerEnd::new(nodes.seal(&node, &secret.public()));
+        let mut window = Window::default();
+        let ended = greet(&nodes, &voice, first, &mut heard, &mut end, &mut window).await;
+        assert!(matches!(ended, Err(End::Gone)));
+        window.sent() > 0
+    }
+
+    #[tokio::test]
+    async fn only_the_holder_of_the_lease_answers_a_greeting() {
+        assert!(answers(Tenure::for_good()).await);
+        assert!(!answers(Tenure::none()).await);
     }
 }

@@ -173,6 +173,14 @@ impl Tenure {
         }
     }
 
+    /// How long ago the lease ran out; zero where it did not, or was given up.
+    pub fn over_for(&self) -> Duration {
+        match self.0.until.load(Ordering::Acquire) {
+            0 | u64::MAX => Duration::ZERO,
+            until => since_boot().0.saturating_sub(Duration::from_nanos(until)),
+        }
+    }
+
     /// Whether nobody else can ever have it.
     pub fn is_for_good(&self) -> bool {
         self.0.until.load(Ordering::Acquire) == u64::MAX

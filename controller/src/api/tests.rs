@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use muster_engine::JoinAsk;
-use muster_shared::NodeId;
 use muster_shared::join::JoinToken;
 use muster_shared::model::Down;
 use muster_shared::seal::SealPublic;
+use muster_shared::{MonoTime, NodeId};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -565,6 +565,32 @@ async fn requests_that_wait_for_the_driver_are_bounded() {
     assert!(head.starts_with("HTTP/1.1 503 ") && head.contains("\r\nretry-after: 1\r\n"), "{head}");
     assert!(answer["error"]["message"].as_str().unwrap().contains("that one user has"), "{answer}");
     drop(waiting);
+    served.stop().await;
+    socket.close().await;
+    world.stop().await;
+}
+
+/// The driver takes nothing, as one that waits for a database that it does not reach.
+#[tokio::test]
+async fn a_controller_whose_lease_is_over_says_standby() {
+    let world = World::new().await;
+    let (driver, _inbox) = driver::channel();
+    let path = world.folder.path().join("parted.sock");
+    let (_running, stopped) = watch::channel(());
+    let tenure = Tenure::none();
+    // A moment after the machine's boot.
+    tenure.set(MonoTime(Duration::from_nanos(1)));
+    let config = ApiConfig { tenure, ..config() };
+    let api = Api::new(config, driver, world.reader(), Arc::clone(&world.pki), stopped);
+    let socket = socket(path.clone());
+    let served = socket.serve(SiteName::default(), |_| router(api)).unwrap();
+    let (status, answer) = ask(&path, "GET /v1/status", "").await;
+    assert_eq!((status, answer["role"].as_str()), (200, Some("standby")), "{answer}");
+    assert_eq!((&answer["controllers"], &answer["site"]), (&json!([]), &json!(world.pki.site().to_string())));
+    let (_, active) = world.get("/v1/status").await;
+    assert_eq!(active["role"], "active");
+    // Since its lease ran out.
+    assert!(answer["since"].as_str() < active["since"].as_str(), "{answer} {active}");
     served.stop().await;
     socket.close().await;
     world.stop().await;

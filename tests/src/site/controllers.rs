@@ -122,8 +122,15 @@ impl Controllers {
         eventually("a controller is active", || self.all.iter().position(is_active))
     }
 
-    /// Waits until a controller other than the first is active, which may answer nobody.
+    /// Waits until a controller other than the first says that it is active. The first one says so no more.
     pub fn until_successor(&self) -> usize {
+        let successor = self.until_successor_of_silent();
+        assert_ne!(self.all[0].role().as_deref(), Some("active"), "two say that they are active");
+        successor
+    }
+
+    /// The same where the first one answers nobody.
+    pub fn until_successor_of_silent(&self) -> usize {
         let is_active = |site: &Site| site.role().as_deref() == Some("active");
         eventually("a successor is active", || self.all[1..].iter().position(is_active).map(|at| at + 1))
     }

@@ -238,7 +238,7 @@ fn work_through(
         }
         Fault::Stop => {
             controllers.all[0].controller.signal("STOP");
-            controllers.until_successor()
+            controllers.until_successor_of_silent()
         }
         Fault::CutOff => {
             database.way.cut();

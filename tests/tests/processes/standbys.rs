@@ -212,7 +212,8 @@ fn a_controller_without_the_lease_leaves_the_broker() {
     assert_eq!(came(&bed), 1);
 
     way.cut();
-    bed.controllers.all[1].until_role("active");
+    assert_eq!(bed.controllers.until_successor(), 1);
+    bed.controllers.all[0].until_role("standby");
     bed.controllers.all[1].until_node("web-1", "online");
     bed.apply(1, "update", "two");
     let before = connected(&bed);

@@ -193,6 +193,8 @@ pub struct ControllerView {
     pub name: String,
     /// The controller's role in the site.
     pub role: Role,
+    /// Since when the active one has been that, RFC 3339 UTC; none of a standby.
+    pub since: Option<String>,
     /// Seconds since its last look at the lease; 0 of the active one.
     pub behind_s: u64,
 }

@@ -35,10 +35,14 @@ fn shown(status: &StatusView) -> String {
     line("site", word(&status.site));
     let (role, since, epoch) = (status.role.as_str(), word(&status.since), status.epoch.0);
     line("controller", format!("{role} since {since}, epoch {epoch}"));
-    for other in status.controllers.iter().filter(|_| status.controllers.len() > 1) {
+    let has_others = status.controllers.len() > 1 || status.role == Role::Standby;
+    for other in status.controllers.iter().filter(|_| has_others) {
         let (name, role) = (word(&other.name), other.role.as_str());
         match other.role {
-            Role::Active => line("", format!("{name} is {role}")),
+            Role::Active => {
+                let since = other.since.as_deref().map(|since| format!(" since {}", word(since)));
+                line("", format!("{name} is {role}{}", since.unwrap_or_default()));
+            }
             Role::Standby => line("", format!("{name} is {role}, {} s behind", other.behind_s)),
         }
     }
@@ -133,5 +137,27 @@ mod tests {
              agents      0 online, 2 offline, 1 in maintenance, 1 in conflict, 3 with a full disk\n\
              for you     1 unknown thing, 2 hooks\n"
         );
+    }
+
+    #[test]
+    fn a_standby_says_since_when_another_one_is_active() {
+        let mut status = json!({"site": "9b3231f2ac", "role": "standby", "since": "2026-01-02T00:00:00Z", "epoch": 7,
+            "store": "postgres://db1/muster", "link": "direct",
+            "controllers": [{"name": "c1", "role": "active", "since": "2026-01-01T00:00:00Z", "behind_s": 0},
+                {"name": "c2", "role": "standby", "since": null, "behind_s": 4}]});
+        let text = |active: &str| {
+            format!(
+                "site        9b3231f2ac\n\
+                 controller  standby since 2026-01-02T00:00:00Z, epoch 7\n\
+                 \u{20}           {active}\n\
+                 \u{20}           c2 is standby, 4 s behind\n\
+                 store       postgres://db1/muster\n\
+                 link        direct\n"
+            )
+        };
+        assert_eq!(shown(&read(&status).unwrap()), text("c1 is active since 2026-01-01T00:00:00Z"));
+        // A controller of before does not say it.
+        status["controllers"][0]["since"].take();
+        assert_eq!(shown(&read(&status).unwrap()), text("c1 is active"));
     }
 }

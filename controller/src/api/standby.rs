@@ -92,11 +92,16 @@ pub(super) fn sites(share: &Share) -> Vec<SiteView> {
 /// The site's controllers, the active one first.
 pub(super) fn controllers(tenure: &Tenure) -> Vec<ControllerView> {
     let seen = tenure.seen();
-    let active =
-        seen.active.map(|(active, _)| ControllerView { name: active.name, role: Role::Active, behind_s: 0 });
+    let active = seen.active.map(|(active, since)| ControllerView {
+        name: active.name,
+        role: Role::Active,
+        since: Some(since),
+        behind_s: 0,
+    });
     let standbys = seen.standbys.into_iter().map(|standby| ControllerView {
         name: standby.member.name,
         role: Role::Standby,
+        since: None,
         behind_s: standby.behind.as_secs(),
     });
     active.into_iter().chain(standbys).collect()

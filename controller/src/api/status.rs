@@ -28,7 +28,8 @@ pub async fn status(api: Api) -> Result<Json<StatusView>, ApiError> {
     let role = Role::Active;
     let mut controllers = controllers(tenure);
     if controllers.is_empty() {
-        controllers.push(ControllerView { name: api.config.name.clone(), role, behind_s: 0 });
+        let (name, since) = (api.config.name.clone(), Some(rfc3339(api.since)));
+        controllers.push(ControllerView { name, role, since, behind_s: 0 });
     }
     Ok(Json(StatusView {
         role,

@@ -67,7 +67,10 @@ fn a_standby_takes_over_from_a_controller_that_was_killed() {
     let status = standby.status().unwrap();
     assert_eq!((&status["role"], &status["controllers"][0]["name"]), (&"standby".into(), &"c1".into()));
     let asked = standby.muster(&["stack", "list"]);
-    asked.refused(1, &["c2 stands by: c1 is active since", "ask there"]);
+    let since = status["controllers"][0]["since"].as_str().unwrap();
+    asked.refused(1, &[&format!("c2 stands by: c1 is active since {since}, ask there")]);
+    let shown = standby.ok(&["status"]);
+    assert!(shown.contains(&format!("\n            c1 is active since {since}\n")), "{shown}");
     eventually("the active one shows the standby in its metrics", || {
         let metrics = metrics(&bed.controllers.all[0]);
         metrics.contains("\nmuster_standby_behind_seconds{controller=\"c2\"} ").then_some(())

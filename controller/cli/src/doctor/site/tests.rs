@@ -16,7 +16,7 @@ fn well() -> StatusView {
 }
 
 fn other(name: &str, role: Role, behind_s: u64) -> ControllerView {
-    ControllerView { name: name.into(), role, behind_s }
+    ControllerView { name: name.into(), role, since: None, behind_s }
 }
 
 fn shown(findings: &[Finding]) -> Vec<(&'static str, Severity)> {

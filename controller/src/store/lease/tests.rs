@@ -91,6 +91,27 @@ fn a_holder_that_was_replaced_writes_nothing_more() {
     assert_eq!(place.run("SELECT string_agg(number::text, ' ' ORDER BY number) FROM events"), "1 3");
 }
 
+/// The look at the lease is given up after the lock's timeout, in a transaction that has begun.
+#[test]
+fn a_locked_lease_makes_busy_and_no_more() {
+    let place = Place::postgres();
+    let term = table(&place, "c1").take(None, 1).unwrap().unwrap();
+    let mut store = open(&place, &place.key_file(), term).unwrap();
+    commit(&mut store, 1).unwrap();
+    store.db().batch("SET lock_timeout = '200ms'").unwrap();
+    let lock = place.server.as_ref().unwrap().lock(SITE, "lease", "ACCESS EXCLUSIVE");
+    for _ in 0..2 {
+        let refused = commit(&mut store, 2).unwrap_err();
+        assert!(refused.to_string().contains("55P03"), "{refused}");
+        assert_eq!(refused.failure(), Failure::Busy, "{refused}");
+    }
+    drop(lock);
+    eventually("the database takes a probe", || store.probe().ok());
+    store.load().unwrap();
+    commit(&mut store, 2).unwrap();
+    assert_eq!(place.run("SELECT string_agg(number::text, ' ' ORDER BY number) FROM events"), "1 2");
+}
+
 /// A holder that stopped in the middle of a commit.
 #[test]
 fn a_take_ends_a_transaction_that_hangs_and_waits_for_none() {

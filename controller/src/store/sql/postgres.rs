@@ -197,7 +197,8 @@ impl Link {
     }
 
     pub fn transaction<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
-        self.begin()?;
+        // BEGIN may have worked, and the look at the lease not: that transaction would refuse all later statements.
+        self.begin().inspect_err(|_| self.roll_back())?;
         let done = work().and_then(|done| self.commit().map(|()| done));
         let mut state = self.state.borrow_mut();
         (state.in_transaction, state.change) = (false, None);

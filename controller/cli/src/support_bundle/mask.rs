@@ -38,13 +38,18 @@ impl Mask {
         let regex = |pattern: &str| Regex::new(pattern).expect("each pattern is a constant with a test");
         let secret = "(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key|\
                       credential|authorization|cookie)";
+        // Short words count as a whole part of a name alone: `DB_PASS`, and neither `bypass` nor `passed`.
+        let word = r"(?:pass|pwd)(?:[_-]?\d+)?|(?:psk|community|r[ow]community)(?:[_-][\w-]*)?";
+        let part = format!(r"(?:[\w.-]*[_.-])?(?:{word})|[\w.-]*[_-]key");
         Self {
             user_of_url: regex(r#"([A-Za-z][A-Za-z0-9+.-]*://[^\s:/@"']*):[^\s"']*@"#),
             hash: regex(r#"\$(?:1|2[abxy]?|5|6|7|y|gy|sha1|argon2\w*)\$[^\s"',:]+"#),
             bearer: regex(r"(?i)\b(bearer)\s+[\w.~+/=-]{8,}"),
             run: regex(&format!("[A-Za-z0-9+/_-]{{{RUN_MIN},}}={{0,2}}")),
-            name: regex(&format!("(?i){secret}")),
-            assignment: regex(&format!(r#"(?i)([\w.-]*{secret}[\w-]*)\\*["']?\s*([=:])[ \t]*"#)),
+            name: regex(&format!("(?i){secret}|^(?:{part})$")),
+            assignment: regex(&format!(
+                r#"(?i)([\w.-]*{secret}[\w-]*|\b(?<part>{part}))\\*["']?\s*(?<separator>[=:])[ \t]*"#
+            )),
         }
     }
 
@@ -91,10 +96,14 @@ impl Mask {
             let (whole, name) = (found.get(0).expect("a match has a whole"), &found[1]);
             out.push_str(&text[at..whole.end()]);
             at = whole.end();
-            let value = value(&text[at..], &found[2]);
+            let value = value(&text[at..], &found["separator"]);
+            let before = &text[..whole.start()];
             // A module's path of Rust, before the message of a log: `api::token: …`
-            let is_module = text[..whole.start()].ends_with("::") || text[at..].starts_with(':');
-            if !is_module && !value.is_empty() && !is_path(name, value.trim_matches(['\\', '"', '\''])) {
+            let is_module = before.ends_with("::") || text[at..].starts_with(':');
+            // The path of a key's file, before what went wrong with it: `/etc/ssh/host_key: …`
+            let is_file = found.name("part").is_some() && &found["separator"] == ":" && before.ends_with('/');
+            let is_elsewhere = is_path(name, value.trim_matches(['\\', '"', '\'']));
+            if !is_module && !is_file && !is_elsewhere && !value.is_empty() {
                 out.push_str(MASK);
                 at += value.len();
             }
@@ -120,9 +129,12 @@ fn value<'a>(rest: &'a str, separator: &str) -> &'a str {
     &line[..end.unwrap_or(line.len())]
 }
 
-/// `password_file` and the like: where a secret is, unless somebody has put the secret itself there.
+/// `password_file` and the like: where a secret is, unless somebody has put the secret itself there. `PWD` of a shell
+/// and of sudo's lines is a directory.
 fn is_path(name: &str, value: &str) -> bool {
-    name.to_ascii_lowercase().ends_with("_file") && (value.is_empty() || value.starts_with('/'))
+    let has_path =
+        name.to_ascii_lowercase().ends_with("_file") && (value.is_empty() || value.starts_with('/'));
+    has_path || name == "PWD" && value.starts_with('/')
 }
 
 fn is_key(run: &str) -> bool {
@@ -177,6 +189,25 @@ mod tests {
             ("secret='never ends\nnext", "secret=******\nnext"),
             ("url?password=a&user=b", "url?password=******&user=b"),
             ("client_secret=a, x=1", "client_secret=******, x=1"),
+            // By a part of their name.
+            ("DB_PASS=hunter2 run", "DB_PASS=****** run"),
+            ("MYSQL_PWD=x MYSQL_HOST=db", "MYSQL_PWD=****** MYSQL_HOST=db"),
+            ("run --pass=x --user=y", "run --pass=****** --user=y"),
+            ("    psk=\"a b\"\n    key_mgmt=WPA-PSK", "    psk=******\n    key_mgmt=WPA-PSK"),
+            ("wpa_psk: x", "wpa_psk: ******"),
+            ("encryption_key=x, b=1", "encryption_key=******, b=1"),
+            ("tls-crypt-key: x y", "tls-crypt-key: ******"),
+            (r#"{"community":"x","at":1}"#, r#"{"community":******,"at":1}"#),
+            ("snmp.community = x", "snmp.community = ******"),
+            ("rocommunity: x", "rocommunity: ******"),
+            // Words that only look like such a name.
+            ("labels key: value", "labels key: value"),
+            ("passed: 3, bypass=1, compass=north", "passed: 3, bypass=1, compass=north"),
+            ("monkey=1 keys=2 key_id=3", "monkey=1 keys=2 key_id=3"),
+            ("communities=1 upwd=2", "communities=1 upwd=2"),
+            ("sudo: PWD=/root ; USER=root", "sudo: PWD=/root ; USER=root"),
+            ("PWD=geheim", "PWD=******"),
+            ("/etc/ssh/host_key: no such file", "/etc/ssh/host_key: no such file"),
             // By their form.
             ("postgres://muster:p%40:/w@db/muster", "postgres://muster:******@db/muster"),
             ("x Bearer abcd.efgh-1 y", "x Bearer ****** y"),
@@ -216,14 +247,16 @@ mod tests {
         let mut document = json!({"link": {"user": "u", "password": "p", "password_file": "/etc/pw"},
             "store": {"url": "postgres://u:p@h/d", "key_file": "/etc/key"}, "tokens": [1, "a"], "secret": {"a": 1},
             "token": null, "hidden_token": true, "name": "web", "list": ["password=p q"], "n": 7,
-            "join_password_file": "geheim"});
+            "join_password_file": "geheim", "DB_PASS": "a", "wpa-psk": "b", "community": "c", "encryption_key": 1,
+            "key": "d", "passed": 2, "bypass": "e"});
         Mask::new().document(&mut document);
         assert_eq!(
             document,
             json!({"link": {"user": "u", "password": MASK, "password_file": "/etc/pw"},
                 "store": {"url": "postgres://u:******@h/d", "key_file": "/etc/key"}, "tokens": MASK, "secret": MASK,
                 "token": null, "hidden_token": true, "name": "web", "list": ["password=****** q"], "n": 7,
-                "join_password_file": MASK})
+                "join_password_file": MASK, "DB_PASS": MASK, "wpa-psk": MASK, "community": MASK, "encryption_key": MASK,
+                "key": "d", "passed": 2, "bypass": "e"})
         );
     }
 }

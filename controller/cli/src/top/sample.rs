@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::question::Answers;
+use super::question::{Answers, Stacks};
 use super::state::State;
 use crate::output::read;
 
@@ -39,14 +39,15 @@ fn answers() -> Answers {
             "link_problem": "cannot reach the broker at mq:8883: no answer", "agents": {"disk_full": 1}}))
         .unwrap(),
         nodes: read(&json!({"total": 1203, "online": 1200, "offline": 2, "disk_full": 1})).unwrap(),
-        stacks: read(&list(vec![
-            stack("db", "FAILED", 1, 2),
-            stack("fleet", "IN_PROGRESS", 400, 1200),
-            stack("web", "IN_PROGRESS", 3, 4),
-            stack("www", "COMPLETE", 4, 4),
-        ]))
-        .unwrap(),
-        has_more_stacks: false,
+        running: Stacks {
+            rows: read(&list(vec![
+                stack("fleet", "IN_PROGRESS", 400, 1200),
+                stack("web", "IN_PROGRESS", 3, 4),
+            ]))
+            .unwrap(),
+            has_more: false,
+        },
+        failed: Stacks { rows: read(&list(vec![stack("db", "FAILED", 1, 2)])).unwrap(), has_more: false },
         views: read(&list(vec![fleet, web])).unwrap(),
         page: read(&list((0..1000).map(node).collect())).unwrap(),
     }

@@ -86,10 +86,11 @@ pub struct State {
     pub running: Vec<StackRow>,
     /// The views of the first of those stacks.
     pub views: Vec<StackView>,
-    pub stacks: usize,
     /// There are more than were asked for.
-    pub has_more_stacks: bool,
+    pub has_more_running: bool,
     failed: Vec<String>,
+    /// There are more than were asked for.
+    has_more_failed: bool,
     silence: Silence,
     /// The reason why the view may be outdated.
     problem: Option<String>,
@@ -123,13 +124,12 @@ impl State {
             Ok(answers) => answers,
             Err(failure) => return self.problem = Some(failure.lines.join("; ")),
         };
-        let Answers { status, nodes, stacks, has_more_stacks, views, page } = answers;
+        let Answers { status, nodes, running, failed, views, page } = answers;
         (self.problem, self.has_answers) = (None, true);
-        (self.status, self.nodes, self.views, self.has_more_stacks) = (status, nodes, views, has_more_stacks);
-        self.stacks = stacks.len();
-        let names = |stack: &StackRow| stack.name.clone();
-        self.failed = stacks.iter().filter(|stack| stack.status == "FAILED").map(names).collect();
-        self.running = running(stacks);
+        (self.status, self.nodes, self.views) = (status, nodes, views);
+        (self.running, self.has_more_running) = (running.rows, running.has_more);
+        self.failed = failed.rows.into_iter().map(|stack| stack.name).collect();
+        self.has_more_failed = failed.has_more;
         self.silence.take(page);
         for (pane, chosen) in [Pane::Operations, Pane::Rollouts, Pane::Nodes].into_iter().zip(self.chosen) {
             self.chosen[pane as usize] = chosen.min(self.rows(pane).saturating_sub(1));
@@ -202,6 +202,12 @@ impl State {
         self.views.iter().flat_map(|view| view.rollouts.iter().map(move |rollout| (view, rollout)))
     }
 
+    /// The stacks under way whose rollouts are known, while there are others.
+    pub fn viewed_of_more(&self) -> Option<usize> {
+        let viewed = self.running.iter().filter(|stack| self.view(&stack.name).is_some()).count();
+        (viewed < self.running.len()).then_some(viewed)
+    }
+
     /// The view of a stack that is looked at.
     pub fn view(&self, stack: &str) -> Option<&StackView> {
         self.views.iter().find(|view| view.name == stack)
@@ -258,7 +264,7 @@ impl State {
             if self.failed.len() > NAMED {
                 names += ", …";
             }
-            let stacks = count(self.failed.len() as u64, "stack");
+            let stacks = at_least(self.failed.len(), self.has_more_failed);
             alerts.push(alert(
                 Tone::Warning,
                 "FAILED",
@@ -284,17 +290,21 @@ impl State {
     }
 }
 
-/// The stacks that something is being done to; those with the most left to do first.
-pub fn running(stacks: Vec<StackRow>) -> Vec<StackRow> {
-    let mut running: Vec<StackRow> =
-        stacks.into_iter().filter(|stack| stack.status == "IN_PROGRESS").collect();
+/// Sorts stacks: those with the most left to do first.
+pub fn most_left_first(stacks: &mut [StackRow]) {
     let left = |stack: &StackRow| stack.progress.total.saturating_sub(stack.progress.done);
-    running.sort_by_key(|stack| (std::cmp::Reverse(left(stack)), stack.name.clone()));
-    running
+    stacks.sort_by_key(|stack| (std::cmp::Reverse(left(stack)), stack.name.clone()));
+}
+
+/// `3 stacks`, or `at least 1000 stacks`.
+pub fn at_least(stacks: usize, has_more: bool) -> String {
+    let least = if has_more { "at least " } else { "" };
+    format!("{least}{}", count(stacks as u64, "stack"))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::question::Stacks;
     use super::*;
     use crate::top::sample;
 
@@ -364,7 +374,7 @@ mod tests {
             ("CONFLICT", |answers| answers.status.agents.conflict = 1),
             ("DISK FULL", |answers| answers.status.agents.disk_full = 2),
             ("FAILED", |answers| {
-                answers.stacks = vec![StackRow { status: "FAILED".to_owned(), ..StackRow::default() }];
+                answers.failed.rows = vec![StackRow::default()];
             }),
             ("CA", |answers| answers.status.ca_left_s = Some(CA_LEFT_MIN - 1)),
             ("RESTORED", |answers| answers.status.restored = true),
@@ -377,5 +387,24 @@ mod tests {
             state.take(Ok(answers));
             assert_eq!(state.alerts().iter().map(|alert| alert.title).collect::<Vec<_>>(), [title]);
         }
+    }
+    #[test]
+    fn a_list_that_is_cut_says_so() {
+        let mut state = sample::site();
+        assert_eq!((state.viewed_of_more(), state.has_more_running), (None, false));
+        let stacks = |names: &[&str], has_more| {
+            let row = |name: &&str| StackRow { name: (*name).to_owned(), ..StackRow::default() };
+            Stacks { rows: names.iter().map(row).collect(), has_more }
+        };
+        let view = |name: &str| StackView { name: name.to_owned(), ..StackView::default() };
+        state.take(Ok(Answers {
+            running: stacks(&["a", "b", "c"], true),
+            failed: stacks(&["d"], true),
+            views: vec![view("a"), view("open")],
+            ..Answers::default()
+        }));
+        assert_eq!(state.viewed_of_more(), Some(1));
+        assert_eq!(state.alerts()[0].text, "at least 1 stack: d; muster stack failures NAME");
+        assert_eq!(at_least(state.running.len(), state.has_more_running), "at least 3 stacks");
     }
 }

@@ -7,7 +7,7 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span, Text};
 use ratatui::widgets::{Block, Borders, Paragraph, Row, Table, TableState};
 
-use super::state::{Alert, Pane, Screen, State, Tone};
+use super::state::{Alert, Pane, Screen, State, Tone, at_least};
 use crate::output::{count, word};
 
 /// Lines for alerts; those beyond are counted.
@@ -25,7 +25,8 @@ Esc          back
 ?            this help
 
 The view asks the controller again every 2 s. Nodes come a thousand at a time: with
-more than that, the list of nodes is complete after some refreshes.
+more than that, the list of nodes is complete after some refreshes. Rollouts and running
+jobs are those of the 5 stacks with the most left to do.
 OUTDATED means that the controller does not answer: the rest is what it said last.
 
 In scripts, use 'muster status -o json'.";
@@ -69,8 +70,7 @@ fn heading(state: &State) -> String {
         return "muster top".to_owned();
     }
     let status = &state.status;
-    let more = if state.has_more_stacks { " first" } else { "" };
-    let stacks = format!("{} of the{more} {}", state.running.len(), count(state.stacks as u64, "stack"));
+    let stacks = at_least(state.running.len(), state.has_more_running);
     format!(
         "muster top   site {}   {}, epoch {}   {stacks} under way",
         word(&status.site),
@@ -82,18 +82,19 @@ fn heading(state: &State) -> String {
 fn site(frame: &mut Frame<'_>, area: Rect, state: &State, palette: Palette) {
     let alerts = alerts(&state.alerts(), palette);
     let rollouts = state.rollouts().count() as u16;
+    let has_rollouts = rollouts > 0 || state.viewed_of_more().is_some();
     let [above, fleet, operations, waves, nodes] = Layout::vertical([
         Constraint::Length(alerts.lines.len() as u16),
         Constraint::Length(2),
         Constraint::Fill(2),
-        Constraint::Max(if rollouts == 0 { 0 } else { rollouts.saturating_add(3) }),
+        Constraint::Max(if has_rollouts { rollouts.saturating_add(3) } else { 0 }),
         Constraint::Fill(2),
     ])
     .areas(area);
     frame.render_widget(alerts, above);
     frame.render_widget(self::fleet(state, palette, fleet.width), fleet);
     show_operations(frame, operations, state);
-    if rollouts > 0 {
+    if has_rollouts {
         show_rollouts(frame, waves, state);
     }
     show_nodes(frame, nodes, state);
@@ -190,7 +191,14 @@ fn show_rollouts(frame: &mut Frame<'_>, area: Rect, state: &State) {
         ],
     )
     .header(headings(["STACK", "RESOURCE", "STATE", "STAGE", "DONE", "IN FLIGHT", "FAILED", "NEXT"]));
-    list(frame, area, table, state, Pane::Rollouts, "Rollouts".to_owned());
+    let title = state.viewed_of_more().map_or_else(
+        || "Rollouts".to_owned(),
+        |viewed| {
+            let running = at_least(state.running.len(), state.has_more_running);
+            format!("Rollouts (cut: of {viewed} of {running} under way, those with the most left to do)")
+        },
+    );
+    list(frame, area, table, state, Pane::Rollouts, title);
 }
 
 fn show_nodes(frame: &mut Frame<'_>, area: Rect, state: &State) {
@@ -275,6 +283,16 @@ mod tests {
     #[test]
     fn a_site_at_work() {
         insta::assert_snapshot!(terminal(&sample::site(), 110, 28, PLAIN).backend());
+    }
+
+    #[test]
+    fn rollouts_that_are_cut_say_so() {
+        let mut state = sample::site();
+        let shown = |state: &State| terminal(state, 110, 28, PLAIN).backend().to_string();
+        assert!(!shown(&state).contains("cut"));
+        state.views.retain(|view| view.rollouts.is_empty());
+        let text = shown(&state);
+        assert!(text.contains("Rollouts (cut: of 1 of 2 stacks under way"), "{text}");
     }
 
     #[test]

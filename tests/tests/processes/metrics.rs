@@ -154,6 +154,35 @@ impl Prometheus {
     }
 }
 
+/// Prometheus evaluates the rules over figures that stay as they are for two hours.
+#[test]
+fn alerts_fire_for_figures_that_stay() {
+    let rows = [
+        ("muster_rollouts{state=\"going\"}", 1, None),
+        ("muster_rollouts{state=\"paused\"}", 1, Some("MusterRolloutStopped")),
+        ("muster_rollouts{state=\"timed_out\"}", 1, Some("MusterRolloutStopped")),
+        ("muster_rollouts{state=\"aborted\"}", 1, Some("MusterRolloutStopped")),
+        ("muster_rollouts{state=\"timed_out\"}", 0, None),
+    ];
+    let mut tests = format!("rule_files: ['{}']\ntests:\n", rules().display());
+    for (series, value, alert) in rows {
+        let expected = alert
+            .map_or_else(String::new, |alert| format!("{{labels: '{{alertname=\"{alert}\"}}', value: 1}}"));
+        tests += &format!(
+            "- interval: 1m
+  input_series: [{{series: '{series}', values: '{value}x120'}}]
+  promql_expr_test:
+  - expr: 'count by (alertname) (ALERTS{{alertstate=\"firing\", alertname!=\"MusterNoActiveController\"}})'
+    eval_time: 2h
+    exp_samples: [{expected}]\n"
+        );
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("alerts.yml");
+    fs::write(&file, tests).unwrap();
+    promtool(&format!("test rules {}", file.display()));
+}
+
 #[test]
 fn prometheus_scrapes_a_controller() {
     let mut site = Site::over(Link::Direct);

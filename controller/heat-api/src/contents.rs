@@ -55,6 +55,7 @@ pub async fn outputs(asking: Asking, Path((_, name, id)): Names) -> Result<Json<
         let mut output = output(view);
         if let Some(map) = output.as_object_mut() {
             map.remove("output_value");
+            map.remove("output_error");
         }
         output
     };

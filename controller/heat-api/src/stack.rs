@@ -221,7 +221,13 @@ pub fn output(view: &OutputView) -> Value {
         "" => "No description given",
         text => text,
     };
-    json!({"output_key": view.key, "output_value": view.value, "description": description})
+    let mut shown =
+        json!({"output_key": view.key, "output_value": view.value, "description": description});
+    // As in Heat, the key is there only if there is no value.
+    if !view.output_error.is_empty() {
+        shown["output_error"] = json!(view.output_error);
+    }
+    shown
 }
 
 /// POST /stacks

@@ -40,7 +40,8 @@ fn api(seen: &Arc<Mutex<Vec<(String, Value)>>>) -> Router {
             json!({"id": if name == "web" { "7" } else { "5" }, "name": name, "action": "UPDATE", "status": "IN_PROGRESS",
             "created_at": "2026-11-28T19:00:07Z", "updated_at": "2026-11-28T19:00:09Z",
             "parameters": {"text": "a", "on": true, "list": ["a", "b"]},
-            "outputs": [{"key": "said", "value": {"a": 1}, "description": ""}]}),
+            "outputs": [{"key": "said", "value": {"a": 1}, "description": ""},
+                {"key": "lost", "value": null, "output_error": "t.yaml:9:12: no such key", "description": ""}]}),
         )),
         _ => Err(refused(StatusCode::NOT_FOUND, "not_found", "no stack 'gone': did you mean 'web'?")),
     };
@@ -276,6 +277,10 @@ async fn a_stack_is_shown_as_heat_shows_it() {
     );
     assert_eq!((&stack["parameters"]["on"], &stack["parameters"]["list"]), (&json!("True"), &json!("a,b")));
     assert_eq!(stack["outputs"][0]["output_value"], json!({"a": 1}));
+    assert_eq!(stack["outputs"][0].get("output_error"), None);
+    assert_eq!(stack["outputs"][1]["output_error"], "t.yaml:9:12: no such key");
+    let lost = front.get(&(web() + "/outputs/lost")).await.1;
+    assert_eq!(lost["output"]["output_error"], "t.yaml:9:12: no such key");
     let (_, body) = front.get(&(web() + "?resolve_outputs=False")).await;
     assert!(body["stack"]["outputs"].is_null());
     assert_eq!(front.get(&(web() + "/outputs/said")).await.1["output"]["output_value"], json!({"a": 1}));

@@ -45,6 +45,10 @@ pub struct StackView {
     pub active: Vec<ActiveView>,
     /// Changes that go through resources of a `for_each` in batches.
     pub rollouts: Vec<RolloutView>,
+    /// Whether a failure of the operation is followed by a rollback.
+    pub rollback: bool,
+    /// Seconds that the operation may take.
+    pub timeout: u64,
     /// Counts up with every change of the stack or a resource of it; for watching.
     pub seq: u64,
 }

@@ -18,7 +18,7 @@ use crate::nested;
 use crate::place::{self, Names, Place};
 use crate::query::Pairs;
 use crate::request::Asked;
-use crate::stack::printed;
+use crate::stack::{minutes, printed};
 use crate::{Heat, body, contents};
 
 /// Heat's words for what would become of a resource, in their order.
@@ -128,6 +128,7 @@ pub async fn create(State(heat): State<Heat>, asking: Asking, body: Body) -> Res
     let template = read.whole_template()?.clone();
     let parameters: BTreeMap<String, String> =
         read.parameters.iter().map(|(name, value)| (name.clone(), printed(value))).collect();
+    let (rollback, timeout) = (read.options.rollback, read.options.timeout);
     let at = format!("/v1/stacks/{}", escaped(name.as_str()));
     if asking.api.find::<StackView>(&at).await?.is_some() {
         return Err(Fault::exists(name.as_str()));
@@ -152,8 +153,8 @@ pub async fn create(State(heat): State<Heat>, asking: Asking, body: Body) -> Res
         "resources": resources,
         "capabilities": [],
         "notification_topics": [],
-        "disable_rollback": true,
-        "timeout_mins": null,
+        "disable_rollback": !rollback,
+        "timeout_mins": minutes(timeout.unwrap_or_default()),
         "parent": null,
         "tags": null,
         "links": [],

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use muster_api::stack::{CreateStack, EnvironmentFile, Options, TemplateFile, UpdateStack};
+use muster_api::stack::{CreateStack, EnvironmentFile, Options, StackView, TemplateFile, UpdateStack};
 use muster_shared::StackName;
 use serde::Deserialize;
 use serde_json::Value;
@@ -41,14 +41,16 @@ pub struct Read {
     pub environments: Vec<EnvironmentFile>,
     pub files: BTreeMap<String, String>,
     pub parameters: BTreeMap<String, Value>,
-    options: Options,
+    pub options: Options,
+    /// Whether the body says what becomes of a failure.
+    has_rollback: bool,
     name: Option<String>,
 }
 
 impl Asked {
     pub fn read(self) -> Result<Read, Fault> {
         self.check()?;
-        let options = self.options()?;
+        let (options, has_rollback) = (self.options()?, !self.disable_rollback.is_null());
         let template = match self.template {
             Value::Null => None,
             Value::String(text) => Some(text),
@@ -83,7 +85,7 @@ impl Asked {
             None => environments.extend(environment(self.environment)?),
         }
         let parameters = self.parameters.unwrap_or_default();
-        Ok(Read { template, environments, files, parameters, options, name: self.stack_name })
+        Ok(Read { template, environments, files, parameters, options, has_rollback, name: self.stack_name })
     }
 
     /// Refuses by name what Heat has and Muster has not.
@@ -141,9 +143,18 @@ impl Read {
     pub fn create(self) -> Result<CreateStack, Fault> {
         let name = self.stack_name()?;
         self.whole_template()?;
-        let Self { template, environments, files, parameters, options, name: _ } = self;
+        let Self { template, environments, files, parameters, options, .. } = self;
         let template = template.ok_or_else(|| Fault::invalid("No template specified"))?;
         Ok(CreateStack { name, template, environments, files, parameters, options })
+    }
+
+    /// An update without these options has those of the stack, as in Heat.
+    pub fn keeping(mut self, now: &StackView) -> Self {
+        if !self.has_rollback {
+            self.options.rollback = now.rollback;
+        }
+        self.options.timeout = self.options.timeout.or((now.timeout != 0).then_some(now.timeout));
+        self
     }
 
     /// With `existing`, what is not given stays.
@@ -151,7 +162,7 @@ impl Read {
         if !existing {
             self.whole_template()?;
         }
-        let Self { template, environments, files, parameters, options, name: _ } = self;
+        let Self { template, environments, files, parameters, options, .. } = self;
         Ok(UpdateStack { template, environments, files, parameters, existing, options })
     }
 }

@@ -145,8 +145,11 @@ pub async fn show(asking: Asking, Path((_, name, id)): Names, asked: Pairs) -> R
     stack["creation_time"] = heat(&view.created_at);
     stack["updated_time"] = updated(&view.created_at, &view.updated_at);
     if !place.path.is_empty() {
+        // Heat rolls back the whole stack alone.
+        stack["timeout_mins"] = minutes(view.timeout);
         return nested_stack(&asking, &place, stack).await;
     }
+    (stack["disable_rollback"], stack["timeout_mins"]) = (json!(!view.rollback), minutes(view.timeout));
     let template: TemplateView = asking.api.get(&place.api("/template")).await?;
     let description = contents::document(template).await?["description"].clone();
     let description = if description.is_null() { json!("No description") } else { description };
@@ -187,6 +190,11 @@ fn common(asking: &Asking, place: &Place) -> Value {
     })
 }
 
+/// Seconds as Heat's minutes; null where no limit is known.
+pub fn minutes(seconds: u64) -> Value {
+    if seconds == 0 { Value::Null } else { json!(seconds.div_ceil(60)) }
+}
+
 /// A part of a stack: its state follows from its resources.
 async fn nested_stack(asking: &Asking, place: &Place, mut stack: Value) -> Result<Json<Value>, Fault> {
     let rows: Vec<ResourceView> = asking.api.get(&place.api("/resources")).await?;
@@ -221,8 +229,7 @@ pub fn output(view: &OutputView) -> Value {
         "" => "No description given",
         text => text,
     };
-    let mut shown =
-        json!({"output_key": view.key, "output_value": view.value, "description": description});
+    let mut shown = json!({"output_key": view.key, "output_value": view.value, "description": description});
     // As in Heat, the key is there only if there is no value.
     if !view.output_error.is_empty() {
         shown["output_error"] = json!(view.output_error);
@@ -275,7 +282,8 @@ async fn change(
 ) -> Result<StatusCode, Fault> {
     let held = body::read(&heat, &asking, body).await?;
     let place = place::whole(&asking.api, &name, &id).await?;
-    let asked = held.parse::<Asked>()?.read()?.update(existing)?;
+    let now = place::stack(&asking.api, &place.stack).await?;
+    let asked = held.parse::<Asked>()?.read()?.keeping(&now).update(existing)?;
     let _begun: Begun = asking.api.send(Method::PUT, &place.api(""), &asked).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -39,6 +39,7 @@ fn api(seen: &Arc<Mutex<Vec<(String, Value)>>>) -> Router {
         "web" | "lb" => Ok(Json(
             json!({"id": if name == "web" { "7" } else { "5" }, "name": name, "action": "UPDATE", "status": "IN_PROGRESS",
             "created_at": "2026-11-28T19:00:07Z", "updated_at": "2026-11-28T19:00:09Z",
+            "rollback": true, "timeout": 1800,
             "parameters": {"text": "a", "on": true, "list": ["a", "b"]},
             "outputs": [{"key": "said", "value": {"a": 1}, "description": ""},
                 {"key": "lost", "value": null, "output_error": "t.yaml:9:12: no such key", "description": ""}]}),
@@ -102,6 +103,7 @@ fn api(seen: &Arc<Mutex<Vec<(String, Value)>>>) -> Router {
         .route("/v1/caller", get(caller))
         .route("/v1/stacks", get(stacks).post(keeps("create", begun.clone())))
         .route("/v1/stacks/{stack}", get(stack).merge(put(keeps("update", begun.clone()))))
+        .route("/v1/stacks/{stack}/preview", post(async || Json(json!({"resources": [], "warnings": []}))))
         .route("/v1/stacks/{stack}/check", post(keeps("check", begun.clone())))
         .route("/v1/stacks/{stack}/rollback", post(keeps("rollback", begun)))
         .route("/v1/stacks/{stack}/resources", get(resources))
@@ -195,6 +197,12 @@ async fn a_recorded_update_keeps_what_it_does_not_name() {
     let (what, asked) = front.last();
     assert_eq!((&*what, &asked["existing"], &asked["template"]), ("update", &json!(true), &Value::Null));
     assert_eq!((&asked["parameters"], &asked["environments"]), (&json!({"text": "b"}), &json!([])));
+    assert_eq!((&asked["options"]["rollback"], &asked["options"]["timeout"]), (&json!(true), &json!(1800)));
+    let said = json!({"template": "heat_template_version: 2018-08-31\n", "disable_rollback": true, "timeout_mins": 5});
+    let answer = front.ask("PUT", &at, &said.to_string()).await;
+    assert_eq!(answer.status(), StatusCode::ACCEPTED, "{}", json_of(answer).await);
+    let options = &front.last().1["options"];
+    assert_eq!((&options["rollback"], &options["timeout"]), (&json!(false), &json!(300)));
     let answer = front.ask("PUT", &at, UPDATE).await;
     assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
     assert_eq!(json_of(answer).await["error"]["message"], "No template specified");
@@ -281,6 +289,9 @@ async fn a_stack_is_shown_as_heat_shows_it() {
     assert_eq!(stack["outputs"][1]["output_error"], "t.yaml:9:12: no such key");
     let lost = front.get(&(web() + "/outputs/lost")).await.1;
     assert_eq!(lost["output"]["output_error"], "t.yaml:9:12: no such key");
+    let listed = front.get(&(web() + "/outputs")).await.1;
+    assert_eq!(listed["outputs"][1], json!({"output_key": "lost", "description": "No description given"}));
+    assert_eq!((&stack["disable_rollback"], &stack["timeout_mins"]), (&json!(false), &json!(30)));
     let (_, body) = front.get(&(web() + "?resolve_outputs=False")).await;
     assert!(body["stack"]["outputs"].is_null());
     assert_eq!(front.get(&(web() + "/outputs/said")).await.1["output"]["output_value"], json!({"a": 1}));
@@ -289,6 +300,23 @@ async fn a_stack_is_shown_as_heat_shows_it() {
         front.get(&(web() + "/template")).await.1["resources"]["group"]["type"],
         "OS::Heat::ResourceGroup"
     );
+}
+
+#[tokio::test]
+async fn a_preview_says_what_becomes_of_a_failure() {
+    let front = Front::new();
+    let template = "heat_template_version: 2018-08-31\n";
+    for (more, rolls_back, minutes) in [
+        (json!({"disable_rollback": false, "timeout_mins": 30}), true, json!(30)),
+        (json!({}), false, Value::Null),
+    ] {
+        let mut body = json!({"stack_name": "new", "template": template});
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let answer = front.ask("POST", "/v1/p/stacks/preview", &body.to_string()).await;
+        assert_eq!(answer.status(), StatusCode::OK);
+        let stack = &json_of(answer).await["stack"];
+        assert_eq!((&stack["disable_rollback"], &stack["timeout_mins"]), (&json!(!rolls_back), &minutes));
+    }
 }
 
 #[tokio::test]

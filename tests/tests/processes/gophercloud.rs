@@ -157,6 +157,7 @@ fn a_stack_is_made_changed_and_destroyed_as_by_terraforms_provider() {
     let stack = library.wait(&id, &["CREATE_IN_PROGRESS", "INIT_COMPLETE"], &made);
     // The refresh: what the provider keeps in its state.
     assert_eq!((&*stack.stack_name, &*stack.id), ("web", &*id));
+    assert_eq!((stack.disable_rollback, stack.timeout_mins), (Some(false), Some(30)));
     assert!(is_time(stack.creation_time.as_ref()), "{stack:?}");
     let given = |stack: &Retrieved, name: &str| stack.parameters[name].clone();
     assert_eq!(
@@ -188,6 +189,8 @@ fn a_stack_is_made_changed_and_destroyed_as_by_terraforms_provider() {
     let stack = library.wait(&id, &["CREATE_COMPLETE", "UPDATE_IN_PROGRESS"], &["UPDATE_COMPLETE"]);
     assert_eq!((&*given(&stack, "text"), output(&stack, "said")), ("second", &json!("second")));
     assert!(is_time(stack.updated_time.as_ref()), "{stack:?}");
+    // Another value would make the provider replace the stack.
+    assert_eq!((stack.disable_rollback, stack.timeout_mins), (Some(false), Some(30)));
 
     // An import by name finds the same stack.
     assert_eq!(library.find("web").unwrap().id, id);

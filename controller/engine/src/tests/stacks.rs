@@ -168,6 +168,21 @@ fn a_failed_create_rolls_back_to_nothing_where_asked() {
 }
 
 #[test]
+fn the_view_of_a_stack_has_the_options_of_its_operation() {
+    let mut bed = Bed::new(1);
+    let options = Options { rollback: true, timeout: Duration::from_secs(1800), ..options() };
+    bed.ask(Request::Create { name: stack(), source: template("a: x=1"), options }).unwrap();
+    let shown = |bed: &Bed| bed.view().map(|view| (view.rollback, view.timeout));
+    assert_eq!(shown(&bed), Some((true, 1800)));
+    bed.idle();
+    bed.restart();
+    assert_eq!(shown(&bed), Some((true, 1800)));
+    let source = template("a: x=2");
+    bed.ask(Request::Update { name: stack(), source, options: super::bed::options() }).unwrap();
+    assert_eq!(shown(&bed), Some((false, 100_000)));
+}
+
+#[test]
 fn what_contradicts_is_refused_and_changes_nothing() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1")).unwrap();

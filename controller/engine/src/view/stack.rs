@@ -103,6 +103,8 @@ impl View<'_> {
             progress: stack.progress(),
             nodes_joined: fleet.joined as u64,
             nodes_left: fleet.left as u64,
+            rollback: stack.rollback,
+            timeout: stack.timeout_s,
             seq: stack.seq,
             ..StackView::default()
         }

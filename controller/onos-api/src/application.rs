@@ -1,6 +1,8 @@
 //! ONOS's applications and the owners of Muster: a rule's application is its owner, and an intent's is the first part of
 //! its key. Decides which application stands for which owner.
 
+use serde_json::Value;
+
 use crate::document::{Part, Read, shown};
 
 /// Rules of operators, and what comes without an application; ONOS has it of what comes over REST.
@@ -47,8 +49,13 @@ impl Application {
     }
 }
 
+/// A name, or a number, which ONOS reads as text.
 pub fn read(part: &Part<'_>) -> Read<Application> {
-    Application::new(part.text()?).map_err(|why| part.wrong(why))
+    let name = match part.value() {
+        Value::Number(number) => Application::new(&number.to_string()),
+        _ => Application::new(part.text()?),
+    };
+    name.map_err(|why| part.wrong(why))
 }
 
 /// The application that a document names.

@@ -181,7 +181,11 @@ fn decoded(part: &Part<'_>, bridge: Option<&Bridge>) -> Read<(&'static str, Valu
 fn read(part: &Part<'_>, field: Field, form: Form) -> Read<Value> {
     let most = u64::try_from(field.all_bits()).unwrap_or(u64::MAX);
     Ok(match form {
-        Form::Number | Form::EthType => json!(part.number(most)?),
+        Form::Number => json!(part.number(most)?),
+        Form::EthType => match part.negative_16_bits() {
+            Some(kind) => json!(kind),
+            None => json!(part.number(most)?),
+        },
         Form::Mac => json!(part.text()?.to_ascii_lowercase()),
         Form::Prefix | Form::Address => json!(part.text()?),
         Form::Vlan if part.value().as_i64().is_some_and(|vlan| NO_VLAN.contains(&vlan)) => json!("none"),

@@ -123,6 +123,16 @@ impl<'v> Part<'v> {
             self.wrong(format!("want a whole number from 0 to {most}, got {}", kind(self.value)))
         })
     }
+
+    /// A negative number as the 16 bits that Java has of it.
+    pub fn negative_16_bits(&self) -> Option<u16> {
+        let number = match self.value {
+            Value::String(text) => text.parse().ok(),
+            other => other.as_i64(),
+        };
+        let short = i16::try_from(number?).ok().filter(|short| *short < 0)?;
+        Some(u16::from_ne_bytes(short.to_ne_bytes()))
+    }
 }
 
 /// A number in text, decimal or 0x….

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::application;
 use crate::document::{Part, Read, number_of, shown};
 use crate::instruction::{actions, instructions};
-use crate::network::Bridge;
+use crate::network::{Bridge, Network};
 use crate::rule::said;
 
 /// Numbers of groups end there in OpenFlow.
@@ -30,8 +30,9 @@ const KEYS: [&str; 12] = [
 ];
 
 /// A group of a flow file, and its number.
-pub fn decoded(part: &Part<'_>, bridge: &Bridge) -> Read<(Value, u64)> {
+pub fn decoded(part: &Part<'_>, network: &Network, bridge: &Bridge) -> Read<(Value, u64)> {
     part.only(&[KEYS.as_slice(), &["referenceCount"]].concat())?;
+    network.of_path(part, bridge)?;
     let kind = part.need("type")?;
     let name = kind.text()?;
     let kind = match TYPES.iter().find(|(onos, _)| *onos == name) {
@@ -41,16 +42,23 @@ pub fn decoded(part: &Part<'_>, bridge: &Bridge) -> Read<(Value, u64)> {
         }
         None => return Err(kind.wrong(format!("ONOS has no type of groups '{}'", shown(name)))),
     };
-    let given = match part.get("groupId")? {
-        Some(given) => Some(given),
-        None => part.get("givenGroupId")?,
-    };
+    // In ONOS's order.
+    let mut given = None;
+    for key in ["id", "groupId", "givenGroupId"] {
+        given = given.or(part.get(key)?);
+    }
+    let cookie = part.get("appCookie")?;
+    if let Some(cookie) =
+        cookie.as_ref().filter(|it| !it.value().as_str().is_some_and(|it| it.starts_with("0x")))
+    {
+        return Err(cookie.wrong("want a text with a hexadecimal number, such as 0x1"));
+    }
     let number = match given {
         Some(given) => given.number(NUMBER_MAX)?,
         None => {
             let cookie = part.need("appCookie")?;
             cookie.number(NUMBER_MAX).map_err(|wrong| {
-                cookie.wrong(format!("without a groupId the cookie is the group's number: {}", wrong.why))
+                cookie.wrong(format!("without an id the cookie is the group's number: {}", wrong.why))
             })?
         }
     };

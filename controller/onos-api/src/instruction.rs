@@ -7,12 +7,12 @@ use muster_shared::model::flow::Field;
 use serde_json::{Map, Value, json};
 
 use crate::criterion::plain;
-use crate::document::{Part, Read, number_of, shown};
+use crate::document::{Part, Read, shown};
 use crate::network::Bridge;
 
 /// The EtherTypes that ONOS takes where a document gives none.
-const VLAN_TAG: &str = "0x8100";
-const MPLS: &str = "0x8847";
+const VLAN_TAG: u64 = 0x8100;
+const MPLS: u64 = 0x8847;
 
 /// The form in which ONOS writes what is set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +54,10 @@ const PLAIN: &[(&str, &str, &str)] = &[
 ];
 
 /// Instructions with an EtherType: type, subtype, word, the EtherType where none is given.
-const TAGS: &[(&str, &str, &str, &str)] = &[
+const TAGS: &[(&str, &str, &str, u64)] = &[
     ("L2MODIFICATION", "VLAN_PUSH", "push_vlan", VLAN_TAG),
     ("L2MODIFICATION", "MPLS_PUSH", "push_mpls", MPLS),
-    ("L2MODIFICATION", "MPLS_POP", "pop_mpls", ""),
+    ("L2MODIFICATION", "MPLS_POP", "pop_mpls", MPLS),
 ];
 
 /// Instructions with a number: type, word, key.
@@ -235,10 +235,9 @@ fn decoded(part: &Part<'_>, bridge: &Bridge) -> Read<Vec<Value>> {
         TAGS.iter().find(|(known, sub, ..)| *known == kind && *sub == subtype)
     {
         part.only(&["type", "subtype", "ethernetType"])?;
-        let kind = match (part.get("ethernetType")?, *default) {
-            (Some(kind), _) => kind.number(0xffff)?,
-            (None, "") => part.need("ethernetType")?.number(0xffff)?,
-            (None, default) => number_of(default).unwrap_or_default(),
+        let kind = match part.get("ethernetType")? {
+            Some(kind) => kind.number(0xffff)?,
+            None => *default,
         };
         return Ok(vec![json!({*word: kind})]);
     }

@@ -8,15 +8,20 @@ use serde_json::{Value, json};
 
 use crate::application;
 use crate::document::{Part, Read, shown};
-use crate::network::Bridge;
+use crate::network::{Bridge, Network};
 use crate::rule::said;
 
 /// Units by ONOS's name and by that of flow files. ONOS's kilobytes are OpenFlow's kilobits.
 const UNITS: [(&str, &str); 2] = [("KB_PER_SEC", "kilobits"), ("PKTS_PER_SEC", "packets")];
 
+const KEYS: &[&str] = &["deviceId", "unit", "burst", "bands", "appId", "scope", "index"];
+/// Keys that ONOS has in its answers, and ignores in a document.
+const OF_ANSWERS: &[&str] = &["id", "life", "packets", "bytes", "referenceCount", "state"];
+
 /// A meter of a flow file, without its number.
-pub fn decoded(part: &Part<'_>, bridge: &Bridge) -> Read<Value> {
-    part.only(&["deviceId", "unit", "burst", "bands", "appId", "scope", "index"])?;
+pub fn decoded(part: &Part<'_>, network: &Network, bridge: &Bridge) -> Read<Value> {
+    part.only(&[KEYS, OF_ANSWERS].concat())?;
+    network.of_path(part, bridge)?;
     if let Some(scope) = part.get("scope")? {
         match scope.text()? {
             "global" => {}
@@ -29,9 +34,10 @@ pub fn decoded(part: &Part<'_>, bridge: &Bridge) -> Read<Value> {
         let known = UNITS.map(|(onos, _)| onos).join(" and ");
         unit.wrong(format!("there is no unit '{}': Open vSwitch has {known}", shown(name)))
     })?;
-    let burst = part.get("burst")?.map(|burst| burst.is_true()).transpose()?;
+    // As in ONOS's MeterRequestCodec.
+    let has_burst = part.get("burst")?.map(|burst| burst.is_true()).transpose()?.unwrap_or(false);
     let bands = part.need("bands")?.items()?;
-    let bands = bands.iter().map(|band| one(band, burst.unwrap_or(true))).collect::<Read<Vec<_>>>()?;
+    let bands = bands.iter().map(|band| one(band, has_burst)).collect::<Read<Vec<_>>>()?;
     Ok(json!({"device": bridge.name, "unit": own, "bands": bands}))
 }
 

@@ -66,6 +66,10 @@ impl Bridge {
         self.name.split_once('/').unwrap_or((&self.name, ""))
     }
 
+    fn has_name(&self, wanted: &str) -> bool {
+        self.id.eq_ignore_ascii_case(wanted) || self.name == wanted
+    }
+
     /// ONOS's number of a port in the words of flow files.
     pub fn number(&self, name: &str) -> u64 {
         let logical = LOGICAL.iter().find(|(_, known)| *known == name);
@@ -184,8 +188,7 @@ impl Network {
 
     /// The bridge with an id, or a name `node/bridge`.
     pub fn find(&self, wanted: &str) -> Result<&Bridge, NoBridge> {
-        let is_it = |bridge: &&Bridge| bridge.id.eq_ignore_ascii_case(wanted) || bridge.name == wanted;
-        let mut found = self.bridges.iter().filter(is_it);
+        let mut found = self.bridges.iter().filter(|bridge| bridge.has_name(wanted));
         match (found.next(), found.next()) {
             (Some(bridge), None) => Ok(bridge),
             (Some(one), Some(other)) => Err(NoBridge::Several(format!(
@@ -211,6 +214,21 @@ impl Network {
             NoBridge::Unknown => part.wrong(format!("there is no device '{}'", shown(wanted))),
             NoBridge::Several(why) => part.wrong(why),
         })
+    }
+
+    /// The bridge that a path names. A document that names a device as well has to name the same one, as in ONOS.
+    pub fn of_path<'b>(&self, document: &Part<'_>, bridge: &'b Bridge) -> Read<&'b Bridge> {
+        let Some(part) = document.get("deviceId")? else { return Ok(bridge) };
+        let wanted = part.text()?;
+        let is_it = bridge.has_name(wanted) || self.find(wanted).is_ok_and(|found| found.name == bridge.name);
+        match is_it {
+            true => Ok(bridge),
+            false => Err(part.wrong(format!(
+                "the path names {}, and the document '{}': leave deviceId out, or give the path's device",
+                bridge.name,
+                shown(wanted)
+            ))),
+        }
     }
 
     /// `{"device", "port"}` in the words of intent files.

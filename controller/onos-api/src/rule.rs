@@ -50,7 +50,7 @@ pub fn decoded(
 ) -> Read<Asked> {
     part.only(&KEYS.into_iter().chain(OF_ANSWERS).collect::<Vec<_>>())?;
     let bridge = match device {
-        Some(bridge) => bridge,
+        Some(bridge) => network.of_path(part, bridge)?,
         None => network.device(&part.need("deviceId")?)?,
     };
     let application = match application {

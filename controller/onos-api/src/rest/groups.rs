@@ -60,8 +60,8 @@ pub async fn create(visitor: Visitor, path: Named<String>, body: Body) -> Answer
     let device = named(path)?;
     let (document, _room) = visitor.document(body).await?;
     let application = application::of_document(&Part::whole(&document))?;
-    let (bridge, _) = visitor.bridge(&device).await?;
-    let (group, number) = decoded(&Part::whole(&document), &bridge)?;
+    let (bridge, network) = visitor.bridge(&device).await?;
+    let (group, number) = decoded(&Part::whole(&document), &network, &bridge)?;
     put(&visitor, application.as_str(), &json!({"groups": [group]})).await?;
     Ok(created(["groups", &bridge.id, &number.to_string()]))
 }

@@ -58,8 +58,8 @@ pub async fn create(visitor: Visitor, path: Named<String>, body: Body) -> Answer
     let device = named(path)?;
     let (document, _room) = visitor.document(body).await?;
     let application = application::of_document(&Part::whole(&document))?;
-    let (bridge, _) = visitor.bridge(&device).await?;
-    let mut meter = decoded(&Part::whole(&document), &bridge)?;
+    let (bridge, network) = visitor.bridge(&device).await?;
+    let mut meter = decoded(&Part::whole(&document), &network, &bridge)?;
     let _numbering = visitor.numbering().await;
     let flows = visitor.flows(&bridge).await?;
     let number = free(&flows.into_iter().filter(|flow| is_meter(&flow)).collect::<Vec<_>>());

@@ -8,6 +8,7 @@ use super::{network, numbers};
 use crate::criterion::{CRITERIA, Form, Meaning, criteria, selector};
 use crate::document::Part;
 use crate::instruction::{instructions, treatment};
+use crate::network::Network;
 use crate::{constraint, group, intent, meter, rule};
 
 fn decoded(document: &Value) -> Result<Value, String> {
@@ -334,18 +335,21 @@ fn groups_and_meters_become_those_of_flow_files() {
     let bridge = &network.bridges[0];
     let bucket = json!({"weight": 3, "treatment": {"instructions": [{"type": "OUTPUT", "port": numbers["p1"].to_string()}]}});
     let document = json!({"type": "SELECT", "appCookie": "0x1234", "groupId": "1", "buckets": [bucket]});
-    let (own, number) = group::decoded(&Part::whole(&document), bridge).unwrap();
+    let (own, number) = group::decoded(&Part::whole(&document), &network, bridge).unwrap();
     let wanted = json!({"device": "web-1/br0", "group": 1, "type": "select",
         "buckets": [{"weight": 3, "treatment": [{"output": "p1"}]}]});
     assert_eq!((own.clone(), number), (wanted, 1));
     assert!(Entry::from_json(&own).is_ok());
     let without = json!({"type": "ALL", "appCookie": "0x12", "buckets": []});
-    assert_eq!(group::decoded(&Part::whole(&without), bridge).unwrap().1, 0x12);
+    assert_eq!(group::decoded(&Part::whole(&without), &network, bridge).unwrap().1, 0x12);
     let failover = json!({"type": "FAILOVER", "groupId": 2, "buckets": [{"watchPort": numbers["p2"].to_string(), "treatment": {"instructions": []}}]});
-    assert_eq!(group::decoded(&Part::whole(&failover), bridge).unwrap().0["buckets"][0]["watch_port"], "p2");
+    assert_eq!(
+        group::decoded(&Part::whole(&failover), &network, bridge).unwrap().0["buckets"][0]["watch_port"],
+        "p2"
+    );
     let clone = json!({"type": "CLONE", "groupId": 2, "buckets": []});
     assert!(
-        group::decoded(&Part::whole(&clone), bridge)
+        group::decoded(&Part::whole(&clone), &network, bridge)
             .unwrap_err()
             .to_string()
             .starts_with("type: CLONE is not supported")
@@ -353,7 +357,7 @@ fn groups_and_meters_become_those_of_flow_files() {
 
     let document = json!({"deviceId": "of:0000000000000001", "unit": "KB_PER_SEC", "burst": true,
         "bands": [{"type": "DROP", "rate": 1000, "burstSize": 100, "prec": 0}]});
-    let own = meter::decoded(&Part::whole(&document), bridge).unwrap();
+    let own = meter::decoded(&Part::whole(&document), &network, bridge).unwrap();
     assert_eq!(
         own,
         json!({"device": "web-1/br0", "unit": "kilobits", "bands": [{"rate": 1000, "burst": 100}]})
@@ -365,7 +369,7 @@ fn groups_and_meters_become_those_of_flow_files() {
     assert_eq!(meter::free(&[of(1), of(2), of(5)]), 3);
     let unit = json!({"unit": "BYTES_PER_SEC", "bands": []});
     assert!(
-        meter::decoded(&Part::whole(&unit), bridge)
+        meter::decoded(&Part::whole(&unit), &network, bridge)
             .unwrap_err()
             .to_string()
             .starts_with("unit: there is no unit")
@@ -492,4 +496,135 @@ fn constraints_are_said_or_refused_by_name() {
         assert_eq!(error, format!("constraints[0]: {name} is not supported: {why}"));
     }
     assert_eq!(constraint::SAID.len() + constraint::REFUSED.len(), 11, "as many as ONOS reads");
+}
+
+#[test]
+fn a_document_names_the_device_of_its_path() {
+    let network = network();
+    let bridge = &network.bridges[0];
+    let bands = json!([{"type": "DROP", "rate": 1}]);
+    for (device, fits) in [
+        (json!("of:0000000000000001"), true),
+        (json!("OF:0000000000000001"), true),
+        (json!("web-1/br0"), true),
+        (Value::Null, true),
+        (json!("of:0000000000000002"), false),
+        (json!("of:00000000000000ff"), false),
+        (json!(1), false),
+    ] {
+        let mut rule = flow(&json!([]), &json!([]));
+        rule["deviceId"] = device.clone();
+        let group = json!({"deviceId": device, "type": "ALL", "groupId": 1, "buckets": []});
+        let meter = json!({"deviceId": device, "unit": "KB_PER_SEC", "bands": bands});
+        let verdicts = [
+            rule::decoded(&Part::whole(&rule), &network, Some(bridge), None).map(drop),
+            group::decoded(&Part::whole(&group), &network, bridge).map(drop),
+            meter::decoded(&Part::whole(&meter), &network, bridge).map(drop),
+        ];
+        for verdict in verdicts {
+            assert_eq!(verdict.is_ok(), fits, "{device}: {verdict:?}");
+            assert!(verdict.is_ok() || verdict.unwrap_err().path == "deviceId");
+        }
+    }
+    let other = json!({"deviceId": "of:0000000000000002", "type": "ALL", "groupId": 1, "buckets": []});
+    assert_eq!(
+        group::decoded(&Part::whole(&other), &network, bridge).unwrap_err().to_string(),
+        "deviceId: the path names web-1/br0, and the document 'of:0000000000000002': leave deviceId out, or give the \
+         path's device"
+    );
+    // By an id that is not shown, such as one made of the bridge's name, as the path has it.
+    let mut view = network.view.clone();
+    view.devices.truncate(1);
+    let alone = Network::of_id(view, "of:4d55000000000001");
+    let named = json!({"deviceId": "of:4d55000000000001", "type": "ALL", "groupId": 1, "buckets": []});
+    assert!(group::decoded(&Part::whole(&named), &alone, &alone.bridges[0]).is_ok());
+}
+
+#[test]
+fn a_group_has_the_id_that_onos_would_take() {
+    let network = network();
+    let number = |mut document: Value| {
+        document["type"] = json!("ALL");
+        document["buckets"] = json!([]);
+        group::decoded(&Part::whole(&document), &network, &network.bridges[0]).map(|(_, number)| number)
+    };
+    assert_eq!(number(json!({"id": "1", "groupId": 2, "givenGroupId": 3, "appCookie": "0x4"})), Ok(1));
+    assert_eq!(number(json!({"groupId": 2, "givenGroupId": 3, "appCookie": "0x4"})), Ok(2));
+    assert_eq!(number(json!({"givenGroupId": 3, "appCookie": "0x4"})), Ok(3));
+    assert_eq!(number(json!({"appCookie": "0x4"})), Ok(4));
+    // As in ONOS, also where the cookie decides nothing.
+    for cookie in [json!("1234abCD"), json!(4), json!("")] {
+        let wrong = number(json!({"groupId": 2, "appCookie": cookie})).unwrap_err();
+        assert_eq!(wrong.path, "appCookie", "{wrong}");
+    }
+}
+
+#[test]
+fn a_meter_that_was_read_can_be_sent_again() {
+    let network = network();
+    let bridge = &network.bridges[0];
+    let burst = |document: &Value| {
+        meter::decoded(&Part::whole(document), &network, bridge).map(|own| own["bands"][0]["burst"].clone())
+    };
+    let mut document =
+        json!({"id": 1, "unit": "KB_PER_SEC", "bands": [{"type": "DROP", "rate": 10, "burstSize": 30}]});
+    // In ONOS a size counts only with burst: true.
+    for (has_burst, wanted) in [
+        (Value::Null, Value::Null),
+        (json!(false), Value::Null),
+        (json!("false"), Value::Null),
+        (json!(true), json!(30)),
+    ] {
+        document["burst"] = has_burst;
+        assert_eq!(burst(&document), Ok(wanted), "{document}");
+    }
+    let words = FlowWords {
+        meter: Some(json!(4)),
+        unit: Some(json!("kilobits")),
+        bands: Some(json!([{"rate": 10, "burst": 30}])),
+        ..FlowWords::default()
+    };
+    let view = FlowView { kind: "meter".into(), state: "ADDED".into(), entry: words, ..FlowView::default() };
+    assert_eq!(burst(&meter::encoded(&view, bridge)), Ok(json!(30)));
+}
+
+#[test]
+fn labels_are_popped_to_mpls_where_nothing_is_said() {
+    let pop = |more: Value| {
+        let mut pop = json!({"type": "L2MODIFICATION", "subtype": "MPLS_POP"});
+        pop.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        let mpls = json!([{"type": "ETH_TYPE", "ethType": "0x8847"}]);
+        decoded(&flow(&mpls, &json!([pop]))).map(|rule| rule["treatment"][0]["pop_mpls"].clone())
+    };
+    assert_eq!(pop(json!({})), Ok(json!(0x8847)));
+    assert_eq!(pop(json!({"ethernetType": "0x0800"})), Ok(json!(0x800)));
+}
+
+#[test]
+fn an_application_may_be_a_number() {
+    let network = network();
+    let owner = |name: Value| {
+        let mut document = flow(&json!([]), &json!([]));
+        document["appId"] = name;
+        let asked = rule::decoded(&Part::whole(&document), &network, None, None);
+        asked.map(|asked| asked.application.as_str().to_owned()).map_err(|wrong| wrong.to_string())
+    };
+    assert_eq!(owner(json!(17)), Ok("17".to_owned()));
+    assert_eq!(owner(json!("org.example")), Ok("org.example".to_owned()));
+    assert_eq!(owner(json!([1])), Err("appId: want a text, got a list".to_owned()));
+}
+
+#[test]
+fn an_ether_type_may_be_a_number_of_java() {
+    let kind = |kind: Value| {
+        let rule = decoded(&flow(&json!([{"type": "ETH_TYPE", "ethType": kind}]), &json!([])));
+        rule.map(|rule| rule["selector"]["eth_type"].clone())
+    };
+    assert_eq!(kind(json!(-30516)), Ok(json!(0x88cc)));
+    assert_eq!(kind(json!("-30516")), Ok(json!(0x88cc)));
+    assert_eq!(kind(json!(-1)), Ok(json!(0xffff)));
+    for wrong in [json!(-32769), json!(65536), json!("-0x1"), json!(-1.5)] {
+        let error = kind(wrong.clone()).unwrap_err();
+        assert!(error.starts_with("selector.criteria[0].ethType: want a whole number"), "{wrong}: {error}");
+    }
 }

@@ -1,5 +1,6 @@
-//! A broker that cannot be trusted: it loses, repeats, delays and swaps messages, says again what was said long ago,
-//! and hands one node's messages to another. It keeps all that it saw.
+//! A broker that cannot be trusted: it loses, repeats, delays, swaps and alters messages, says again what was said long
+//! ago, hands one node's messages to another, speaks in the place of both ends, and answers its clients wrongly. It keeps
+//! all that it saw.
 //!
 //! The broker speaks as much MQTT 5 as its clients do, and lets everybody in.
 
@@ -9,8 +10,10 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Bytes, BytesMut};
+use muster_shared::segment::{ConnectionId, Content, ResetReason, Segment};
 use rumqttc::v5::mqttbytes::v5::{
-    ConnAck, ConnectReturnCode, LastWill, Packet, PingResp, PubAck, Publish, SubAck, SubscribeReasonCode,
+    ConnAck, ConnectReturnCode, Disconnect, DisconnectReasonCode, LastWill, Packet, PingResp, PubAck,
+    PubAckReason, Publish, SubAck, SubscribeReasonCode,
 };
 use rumqttc::v5::mqttbytes::{Error, QoS};
 use rustls::ServerConfig;
@@ -26,6 +29,8 @@ use tokio_rustls::TlsAcceptor;
 const QUEUE: usize = 256;
 /// Messages that it remembers to say again.
 const MEMORY: usize = 300;
+/// Times that it does each of the deeds that end a connection: both ends wait longer after each, up to half a minute.
+const EACH_MAX: u64 = 3;
 
 /// A broker that runs as long as the value lives.
 pub struct HostileBroker {
@@ -42,6 +47,50 @@ pub struct Misdeeds {
     pub delayed: u64,
     pub said_again: u64,
     pub misdelivered: u64,
+    /// A byte of a message was changed.
+    pub altered: u64,
+    /// Messages in the place of one of the ends: that the connection is over, that packets were taken, a packet, and that
+    /// the controller has begun anew.
+    pub forged_resets: u64,
+    pub forged_acks: u64,
+    pub forged_packets: u64,
+    pub forged_notices: u64,
+    /// Answers of MQTT: a message is not taken, one is that was never sent, a subscription is refused, a session is there
+    /// that cannot be, and the connection ends as soon as it has begun.
+    pub refused_publishes: u64,
+    pub unknown_publishes: u64,
+    pub refused_subscriptions: u64,
+    pub false_sessions: u64,
+    pub disconnects: u64,
+}
+
+impl Misdeeds {
+    /// Whether each was done at least once.
+    pub fn are_all(&self) -> bool {
+        let Self {
+            passed: _,
+            lost,
+            repeated,
+            delayed,
+            said_again,
+            misdelivered,
+            altered,
+            forged_resets,
+            forged_acks,
+            forged_packets,
+            forged_notices,
+            refused_publishes,
+            unknown_publishes,
+            refused_subscriptions,
+            false_sessions,
+            disconnects,
+        } = *self;
+        let messages = [lost, repeated, delayed, said_again, misdelivered, altered];
+        let forged = [forged_resets, forged_acks, forged_packets, forged_notices];
+        let answers =
+            [refused_publishes, unknown_publishes, refused_subscriptions, false_sessions, disconnects];
+        [&messages[..], &forged, &answers].concat().iter().all(|count| *count > 0)
+    }
 }
 
 struct Shared(Mutex<State>);
@@ -180,6 +229,18 @@ impl State {
                 self.deliver(&other, &payload);
                 self.deliver(&topic, &payload);
             }
+            21..23 if self.done.altered < EACH_MAX && !payload.is_empty() => {
+                self.done.altered += 1;
+                let (place, bits) = (self.below(payload.len() as u64) as usize, self.below(255) as u8 + 1);
+                let mut altered = payload.to_vec();
+                altered[place] ^= bits;
+                self.deliver(&topic, &altered.into());
+            }
+            23..29 => {
+                self.forge(&topic, &payload);
+                self.done.passed += 1;
+                self.deliver(&topic, &payload);
+            }
             _ => {
                 self.done.passed += 1;
                 self.deliver(&topic, &payload);
@@ -190,6 +251,52 @@ impl State {
             let late = self.delayed.remove(0);
             self.deliver(&late.0, &late.1);
         }
+    }
+
+    /// Says something about the connection of a message before that message, which names the connection in clear.
+    fn forge(&mut self, topic: &str, payload: &[u8]) {
+        let Ok(Segment { connection, content }) = Segment::decode(payload) else { return };
+        let (base, to_node) = match (topic.strip_suffix("/down"), topic.strip_suffix("/up")) {
+            (Some(base), _) => (base, true),
+            (None, Some(base)) => (base, false),
+            (None, None) => return,
+        };
+        let number = if let Content::Data { number, .. } = content { number } else { 0 };
+        let packet: [u8; 64] = std::array::from_fn(|_| self.below(256) as u8);
+        let (count, topic, connection, content) = match self.below(4) {
+            0 => {
+                let reason = RESETS[self.below(RESETS.len() as u64) as usize];
+                (&mut self.done.forged_resets, topic.to_owned(), connection, Content::Reset(reason))
+            }
+            1 => {
+                // Of this very packet, which its receiver has not seen yet; or of more than there are.
+                let taken = [number + 1, u64::MAX][self.below(2) as usize];
+                let back = format!("{base}/{}", if to_node { "up" } else { "down" });
+                (&mut self.done.forged_acks, back, connection, Content::Ack { taken })
+            }
+            2 => {
+                let content = Content::Data { number, taken: 0, packet: &packet };
+                (&mut self.done.forged_packets, topic.to_owned(), connection, content)
+            }
+            _ => {
+                let Some((site, _)) = base.rsplit_once('/') else { return };
+                let topic = format!("{site}/controller");
+                (&mut self.done.forged_notices, topic, ConnectionId([0; 16]), Content::Begin)
+            }
+        };
+        if *count < EACH_MAX {
+            *count += 1;
+            self.deliver(&topic, &Segment { connection, content }.encode().into());
+        }
+    }
+
+    /// Whether a deed of which `count` are done is done now, at one of so many opportunities.
+    fn is_time(&mut self, count: fn(&mut Misdeeds) -> &mut u64, of: u64) -> bool {
+        if self.is_calm || *count(&mut self.done) >= EACH_MAX || self.below(of) > 0 {
+            return false;
+        }
+        *count(&mut self.done) += 1;
+        true
     }
 
     fn deliver(&self, topic: &str, payload: &Bytes) {
@@ -207,6 +314,50 @@ fn fits(filter: &str, topic: &str) -> bool {
     filter.len() == topic.len() && filter.iter().zip(&topic).all(|(part, name)| *part == "+" || part == name)
 }
 
+impl State {
+    /// The answers to a client that connects.
+    fn connected(&mut self, is_spared: bool) -> Vec<Packet> {
+        let session_present = !is_spared && self.is_time(|done| &mut done.false_sessions, 2);
+        let code = ConnectReturnCode::Success;
+        let mut answers = vec![Packet::ConnAck(ConnAck { session_present, code, properties: None })];
+        if !is_spared && self.is_time(|done| &mut done.disconnects, 2) {
+            answers.push(Packet::Disconnect(Disconnect::new(DisconnectReasonCode::ServerMoved)));
+        }
+        answers
+    }
+
+    /// The answer to a subscription, which is one in any case.
+    fn subscription(&mut self, is_spared: bool) -> SubscribeReasonCode {
+        match !is_spared && self.is_time(|done| &mut done.refused_subscriptions, 2) {
+            true => SubscribeReasonCode::NotAuthorized,
+            false => SubscribeReasonCode::Success(QoS::AtLeastOnce),
+        }
+    }
+
+    /// The answer to a message of a client.
+    fn taken(&mut self, pkid: u16, is_spared: bool) -> PubAck {
+        if !is_spared && self.is_time(|done| &mut done.unknown_publishes, 50) {
+            return PubAck::new(u16::MAX, None);
+        }
+        let mut answer = PubAck::new(pkid, None);
+        if !is_spared && self.is_time(|done| &mut done.refused_publishes, 50) {
+            answer.reason = PubAckReason::QuotaExceeded;
+        }
+        answer
+    }
+}
+
+const RESETS: [ResetReason; 8] = [
+    ResetReason::Unknown,
+    ResetReason::Lost,
+    ResetReason::NotAuthorized,
+    ResetReason::TakenOver,
+    ResetReason::Busy,
+    ResetReason::Closed,
+    ResetReason::Protocol,
+    ResetReason::AdministrativeAction,
+];
+
 /// Serves a client, until its connection ends.
 async fn serve(shared: &Shared, stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin) {
     let (mut reader, mut writer) = tokio::io::split(stream);
@@ -214,34 +365,37 @@ async fn serve(shared: &Shared, stream: impl tokio::io::AsyncRead + tokio::io::A
     let (mut received, mut output, mut next_id) = (BytesMut::new(), BytesMut::new(), 0u16);
     let mut number = 0;
     let mut will: Option<LastWill> = None;
+    // 'muster-agent join' ends with an error where its broker ends the connection, and an operator runs it again.
+    let mut is_spared = true;
     'connection: loop {
         loop {
-            let answer = match Packet::read(&mut received, None) {
+            let answers = match Packet::read(&mut received, None) {
                 Ok(Packet::Connect(connect, last_will, _)) => {
                     number = shared.entered(&connect.client_id, &send);
+                    is_spared = last_will.is_none() && !connect.client_id.starts_with("controller@");
                     will = last_will;
-                    let code = ConnectReturnCode::Success;
-                    Some(Packet::ConnAck(ConnAck { session_present: false, code, properties: None }))
+                    shared.lock().connected(is_spared)
                 }
                 Ok(Packet::Subscribe(subscribe)) => {
                     let filters: Vec<_> =
                         subscribe.filters.iter().map(|filter| filter.path.clone()).collect();
-                    let granted = SubscribeReasonCode::Success(QoS::AtLeastOnce);
-                    let return_codes = vec![granted; filters.len()];
+                    let code = shared.lock().subscription(is_spared);
+                    let return_codes = vec![code; filters.len()];
                     shared.subscribed(number, filters);
-                    Some(Packet::SubAck(SubAck { pkid: subscribe.pkid, return_codes, properties: None }))
+                    vec![Packet::SubAck(SubAck { pkid: subscribe.pkid, return_codes, properties: None })]
                 }
                 Ok(Packet::Publish(publish)) => {
                     let topic = String::from_utf8_lossy(&publish.topic).into_owned();
-                    shared.lock().published(topic, publish.payload);
-                    Some(Packet::PubAck(PubAck::new(publish.pkid, None)))
+                    let mut state = shared.lock();
+                    state.published(topic, publish.payload);
+                    vec![Packet::PubAck(state.taken(publish.pkid, is_spared))]
                 }
-                Ok(Packet::PingReq(_)) => Some(Packet::PingResp(PingResp)),
-                Ok(Packet::PubAck(_)) => None,
+                Ok(Packet::PingReq(_)) => vec![Packet::PingResp(PingResp)],
+                Ok(Packet::PubAck(_)) => Vec::new(),
                 Err(Error::InsufficientBytes(_)) => break,
                 Ok(_) | Err(_) => break 'connection,
             };
-            if let Some(answer) = answer {
+            for answer in answers {
                 answer.write(&mut output, None).unwrap();
             }
         }

@@ -8,6 +8,7 @@ use bytes::BytesMut;
 use muster_shared::NodeId;
 use muster_shared::model::ContentDigest;
 use muster_shared::seal::{ControllerEnd, Opened, Seal, SealSecret};
+use muster_shared::segment::{Content, Segment, Window};
 use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 use rumqttc::v5::mqttbytes::Error;
 use rumqttc::v5::mqttbytes::v5::{ConnAck, PingResp, PubAck, Publish, SubAck};
@@ -43,6 +44,8 @@ enum Does {
     Repeats,
     /// The controller keeps every second packet back.
     Loses,
+    /// The controller is behind a broker, which alters packets after the greeting.
+    Alters,
 }
 
 struct Controller {
@@ -125,7 +128,7 @@ fn serve(
     tell: &mpsc::UnboundedSender<Seen>,
 ) {
     let (mut received, mut piece) = (BytesMut::new(), [0; 4096]);
-    let mut end = ControllerEnd::new(seal(2, 1));
+    let (mut end, mut window) = (ControllerEnd::new(seal(2, 1)), Window::default());
     let is_well = does != Does::Dies;
     loop {
         let (seen, answers) = match Packet::read(&mut received, None) {
@@ -141,7 +144,21 @@ fn serve(
             }
             Ok(Packet::Publish(publish)) => {
                 let acknowledge = Packet::PubAck(PubAck::new(publish.pkid, None));
-                match end.open(&publish.payload, || Some([9; 32])).unwrap() {
+                let (connection, packet) = match Segment::decode(&publish.payload) {
+                    _ if does != Does::Alters => (None, &publish.payload[..]),
+                    Ok(Segment { connection, content: Content::Data { packet, .. } }) => {
+                        (Some(connection), packet)
+                    }
+                    // An acknowledgement.
+                    Ok(_) | Err(_) => continue,
+                };
+                let mut publishes = |packets: Vec<Vec<u8>>| match connection {
+                    None => publishes(packets),
+                    Some(id) => {
+                        publishes(packets.iter().map(|packet| window.data(id, packet).encode()).collect())
+                    }
+                };
+                match end.open(packet, || Some([9; 32])).unwrap() {
                     Opened::Greeting { answer } => {
                         let answers =
                             if does == Does::Babbles { vec![vec![2, 2]; 100] } else { vec![answer] };
@@ -213,6 +230,11 @@ fn says(end: &mut ControllerEnd, does: Does, messages: &[Up]) -> Vec<Vec<u8>> {
     match does {
         Does::Repeats => packets.into_iter().flat_map(|packet| [packet.clone(), packet]).collect(),
         Does::Loses => packets[1..].to_vec(),
+        Does::Alters => {
+            let [mut altered, _] = packets;
+            *altered.last_mut().unwrap() ^= 1;
+            vec![altered]
+        }
         Does::Nothing | Does::Dies | Does::Babbles => packets.to_vec(),
     }
 }
@@ -350,6 +372,19 @@ async fn a_packet_that_is_lost_ends_the_connection() {
         matches!(event, Some(LinkEvent::Disconnected(LinkError::Seal(PacketError::Lost(1))))),
         "{event:?}"
     );
+}
+
+/// Nothing need follow it for that.
+#[tokio::test]
+async fn a_packet_that_a_broker_alters_ends_the_connection() {
+    let controller = Controller::start(Does::Alters);
+    let broker = ThroughBroker { credentials: None, notices: Some("notices".to_owned()) };
+    let peer = Peer { broker: Some(broker), ..controller.peer() };
+    let mut connection = Connection::open(peer, Arc::new(seal(1, 2).into()));
+    assert!(matches!(connection.events.recv().await, Some(LinkEvent::Connected { .. })));
+    assert!(connection.send(fetch()));
+    let event = connection.events.recv().await;
+    assert!(matches!(event, Some(LinkEvent::Disconnected(LinkError::Seal(PacketError::Seal)))), "{event:?}");
 }
 
 #[tokio::test]

@@ -5,9 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use muster_shared::join;
 use muster_testbed::{Daemon, Namespace, command, eventually, port};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
-use super::{binary, certificates};
+use super::{Port, Probe, binary, certificates};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/rmqtt");
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/rmqttd/Cargo.toml");
@@ -28,6 +31,9 @@ pub struct Rmqtt {
     pub nodes: Vec<Daemon>,
     /// The address of each node of the cluster for Muster's nodes.
     addresses: Vec<(String, u16)>,
+    /// The first node's port for joiners.
+    join_port: u16,
+    dir: PathBuf,
 }
 
 /// The places of the cluster's nodes before they run: the controller makes the CA that they need.
@@ -50,6 +56,17 @@ impl Rmqtt {
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].restart();
         self.until_listens(node, None);
+    }
+
+    /// Returns a client with the agents' user at the first node's port for nodes, or for joiners.
+    pub fn probe(&self, port: Port) -> Probe {
+        let ca = CertificateDer::from_pem_file(self.dir.join("broker-ca.crt")).unwrap();
+        let (host, nodes) = &self.addresses[0];
+        let port = match port {
+            Port::Nodes => *nodes,
+            Port::Joiners => self.join_port,
+        };
+        Probe::new(&format!("{host}:{port}"), join::fingerprint(&ca)).user(AGENT_USER, AGENT_PASSWORD)
     }
 
     /// A node listens once it has joined the cluster.
@@ -136,7 +153,7 @@ impl Plan {
         };
         let nodes = ports.iter().enumerate().map(start).collect();
         let addresses = ports.iter().map(|it| (host.clone(), it.nodes)).collect();
-        let rmqtt = Rmqtt { nodes, addresses };
+        let rmqtt = Rmqtt { nodes, addresses, join_port: ports[0].join, dir: dir.clone() };
         (0..NODES).for_each(|node| rmqtt.until_listens(node, namespace));
         rmqtt
     }

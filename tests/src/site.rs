@@ -7,6 +7,7 @@
 //! Absent: anything that knows how the controller or the agent work inside.
 #![allow(clippy::unwrap_used, reason = "only tests are made of this; what fails here fails the test")]
 
+mod broker_page;
 mod controllers;
 mod heat_agents;
 pub mod heatclient_tests;
@@ -22,15 +23,13 @@ mod rmqtt;
 pub use controllers::Controllers;
 pub use heat_agents::HeatAgents;
 pub use hostile_broker::{HostileBroker, Misdeeds};
-pub use mosquitto::{Mosquitto, Port};
+pub use mosquitto::{Mosquitto, Port, certificates};
 pub use oidc_provider::OidcProvider;
 pub use one_server::OneServer;
 pub use openstack_client::OpenstackClient;
 pub use packages::{PACKAGES, Packages};
 pub use probe::Probe;
 pub use rmqtt::Rmqtt;
-
-use mosquitto::certificates;
 
 use std::cell::RefCell;
 use std::ffi::OsStr;

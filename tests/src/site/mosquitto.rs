@@ -1,17 +1,15 @@
-//! Mosquitto between a site's controller and its agents, set up as `examples/mosquitto` has it.
+//! Mosquitto between a site's controller and its agents, set up as `docs/brokers.md` says, with `examples/mosquitto`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use muster_shared::join;
 use muster_testbed::{Daemon, Namespace, command, eventually, port};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::Probe;
+use super::{Probe, broker_page};
 
-const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/mosquitto");
 /// The directory of the example's files.
 const PLACE: &str = "/etc/mosquitto/muster";
 /// The user for joining: no server has such a name.
@@ -58,10 +56,15 @@ impl Plan {
     /// The controller's settings.
     pub fn settings(&self) -> String {
         let Self { host, port, join_port, .. } = self;
-        let dir = self.dir.display();
-        format!(
-            "[link]\nurl = \"mqtts://{host}:{port}\"\njoin_url = \"mqtts://{host}:{join_port}\"\n\
-             ca_file = \"{dir}/broker-ca.crt\"\njoin_user = \"{USER}\"\njoin_password_file = \"{dir}/password\"\n"
+        let file = |name: &str| self.dir.join(name).display().to_string();
+        broker_page::block(
+            "toml mosquitto",
+            &[
+                ("mq.example.org:8883", &format!("{host}:{port}")),
+                ("mq.example.org:8884", &format!("{host}:{join_port}")),
+                ("/etc/muster/broker-ca.crt", &file("broker-ca.crt")),
+                ("/etc/muster/join-password", &file("password")),
+            ],
         )
     }
 
@@ -91,13 +94,14 @@ impl Plan {
         let Self { dir, host, port, join_port, .. } = self;
         let site = fs::read_to_string(pki.join("site")).unwrap();
         fs::copy(pki.join("ca.crt"), dir.join("site-ca.crt")).unwrap();
-        let acl = example("acl").replace("SITE", site.trim());
-        fs::write(dir.join("acl"), acl).unwrap();
-        let mut passwords = Command::new("mosquitto_passwd");
-        passwords.args(["-b", "-c"]).arg(dir.join("passwords")).args([USER, PASSWORD]);
-        assert!(passwords.status().unwrap().success(), "cannot make the broker's passwords");
-        let config = example("muster.conf")
-            .replace(PLACE, dir.to_str().unwrap())
+        let place = dir.to_str().unwrap();
+        let conf_d = format!("{place}/conf.d/");
+        fs::create_dir_all(&conf_d).unwrap();
+        let places = [(PLACE, place), ("/etc/mosquitto/conf.d/", &conf_d), ("9b3231f2ac", site.trim())];
+        broker_page::run("sh permissions", &places, &format!("{PASSWORD}\n{PASSWORD}\n"));
+        let config = fs::read_to_string(format!("{conf_d}muster.conf"))
+            .unwrap()
+            .replace(PLACE, place)
             .replace("listener 8883", &format!("listener {port} {host}"))
             .replace("listener 8884", &format!("listener {join_port} {host}"));
         // Before the first listener. It would give up root, and with it the directory of the test.
@@ -142,14 +146,8 @@ impl Mosquitto {
     }
 }
 
-fn example(name: &str) -> String {
-    fs::read_to_string(format!("{EXAMPLE}/{name}")).unwrap()
-}
-
 /// A CA, and a certificate of it for a broker of these names.
 pub fn certificates(dir: &Path, hosts: &[&str]) {
-    fs::create_dir_all(dir).unwrap();
-    let mut make = Command::new("sh");
-    make.arg(format!("{EXAMPLE}/certificates.sh")).arg(dir).args(hosts);
-    assert!(make.status().unwrap().success(), "cannot make the broker's certificates");
+    let places = [(PLACE, dir.to_str().unwrap()), ("mq.example.org", &hosts.join(" "))];
+    broker_page::run("sh certificates", &places, "");
 }

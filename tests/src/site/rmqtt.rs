@@ -1,5 +1,5 @@
-//! A cluster of three nodes of rmqtt between a site's controller and its agents, set up as `examples/rmqtt` has it. Its
-//! program is built from `tests/rmqttd`.
+//! A cluster of three nodes of rmqtt between a site's controller and its agents, set up as `docs/brokers.md` says, with
+//! `examples/rmqtt`. Its program is built from `tests/rmqttd`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use muster_testbed::{Daemon, Namespace, command, eventually, port};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 
-use super::{Port, Probe, binary, certificates};
+use super::{Port, Probe, binary, broker_page, certificates};
 
 const EXAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/rmqtt");
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/rmqttd/Cargo.toml");
@@ -93,24 +93,27 @@ impl Plan {
     /// The controller's settings, for a site that has this name; `first` is the node that clients try first.
     pub fn settings(&self, site: &str, first: usize) -> String {
         let Self { dir, host, ports } = self;
-        let urls = |port: fn(&Ports) -> u16| {
-            let ports = ports.iter().cycle().skip(first).take(NODES);
-            ports.map(|it| format!("mqtts://{host}:{}", port(it))).collect::<Vec<_>>().join(",")
-        };
         let password = |name: &str, password: &str| {
             let file = dir.join(name);
             fs::write(&file, format!("{password}\n")).unwrap();
             file.display().to_string()
         };
-        format!(
-            "[link]\nurl = \"{}\"\njoin_url = \"{}\"\nca_file = \"{}/broker-ca.crt\"\nuser = \"controller@{site}\"\n\
-             password_file = \"{}\"\njoin_user = \"{AGENT_USER}\"\njoin_password_file = \"{}\"\n",
-            urls(|it| it.nodes),
-            urls(|it| it.join),
-            dir.display(),
-            password("controller-password", CONTROLLER_PASSWORD),
-            password("agent-password", AGENT_PASSWORD),
-        )
+        let mut places = vec![
+            ("/etc/muster/broker-ca.crt".to_owned(), dir.join("broker-ca.crt").display().to_string()),
+            ("9b3231f2ac".to_owned(), site.to_owned()),
+            (
+                "/etc/muster/controller-password".to_owned(),
+                password("controller-password", CONTROLLER_PASSWORD),
+            ),
+            ("/etc/muster/agent-password".to_owned(), password("agent-password", AGENT_PASSWORD)),
+        ];
+        for (number, it) in (1..=NODES).zip(ports.iter().cycle().skip(first)) {
+            let name = format!("mq-{number}.example.org");
+            places.push((format!("{name}:8883"), format!("{host}:{}", it.nodes)));
+            places.push((format!("{name}:8884"), format!("{host}:{}", it.join)));
+        }
+        let places: Vec<_> = places.iter().map(|(from, to)| (from.as_str(), to.as_str())).collect();
+        broker_page::block("toml rmqtt", &places)
     }
 
     /// Returns the address to which nodes connect first.

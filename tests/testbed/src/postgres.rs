@@ -164,6 +164,7 @@ impl Postgres {
         let path = format!("{}:{}", programs().display(), std::env::var("PATH").unwrap());
         let mut command = Command::new("sh");
         command.args(["-eux", "-c", script]).env("PATH", path).env("PGUSER", "muster");
+        command.env("PGPORT", self.port.unwrap_or(PORT).to_string());
         run(command.env("PGHOST", self.socket_dir()))
     }
 

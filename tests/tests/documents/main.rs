@@ -5,6 +5,7 @@
 mod compatibility;
 mod conformance;
 mod scaling;
+mod settings;
 mod where_decided;
 
 use std::collections::BTreeSet;

@@ -3,23 +3,36 @@
 
 use std::ffi::OsStr;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use muster_testbed::{Postgres, Ran, Running, eventually};
-use muster_tests::site::{Controllers, Site, binary, template_of_a_file};
+use muster_tests::site::{Controllers, Site, binary, certificates, template_of_a_file};
 
 const DOCUMENT: &str = include_str!("../../../docs/postgresql.md");
+
+/// The first block of `docs/postgresql.md` that begins with this mark.
+fn block(mark: &str) -> &'static str {
+    let (_, rest) = DOCUMENT.split_once(&format!("```{mark}\n")).unwrap();
+    rest.split_once("```").unwrap().0
+}
+
+/// The same with other places; each must be there.
+fn placed(mark: &str, places: &[(&str, &str)]) -> String {
+    places.iter().fold(block(mark).to_owned(), |text, (from, to)| {
+        assert!(text.contains(from), "no '{from}' in the block '{mark}'");
+        text.replace(from, to)
+    })
+}
 
 /// Runs the block of `docs/postgresql.md` that begins with "```sh NAME", with the places of this site and its server.
 /// systemd is not asked: the test itself stops and starts the controller where the document does.
 fn documented(name: &str, site: &Site, server: &Postgres) {
-    let (_, rest) = DOCUMENT.split_once(&format!("```sh {name}\n")).unwrap();
     let data = site.database().parent().unwrap().display().to_string();
     let config = site.path().join("controller.toml").display().to_string();
     let controller =
         format!("{} --config {config} --data-dir {data} ", binary("muster-controller").display());
-    let script = rest.split_once("```").unwrap().0;
-    let script = script
+    let script = block(&format!("sh {name}"))
         .replace("muster-controller ", &controller)
         .replace("postgres://muster@db1.example.org/muster", &server.url("site"))
         .replace("/var/lib/muster", &data)
@@ -76,6 +89,83 @@ fn a_site_works_through_a_restart_of_its_database() {
     assert!(events.contains("motd"), "{events}");
 }
 
+/// Role, database and settings are the page's, with TLS and the role's password.
+#[test]
+fn a_database_made_as_the_page_says_carries_a_site() {
+    let folder = tempfile::TempDir::new().unwrap();
+    certificates(folder.path(), &["localhost"]);
+    let server = Postgres::on_loopback("ssl = on", &|data: &Path| {
+        for (from, to) in [("broker.crt", "server.crt"), ("broker.key", "server.key")] {
+            let text = fs::read_to_string(folder.path().join(from)).unwrap();
+            Postgres::write_private(&data.join(to), &text);
+        }
+        let rules = "local all,replication muster trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
+        fs::write(data.join("pg_hba.conf"), rules).unwrap();
+    });
+    // The server has a role 'muster' already, which may do everything. Without a terminal, createuser reads its input.
+    let script = placed(
+        "sh database",
+        &[
+            ("muster", "owner"),
+            ("createuser ", "printf 'PASSWORD\\nPASSWORD\\n' | setsid --wait createuser "),
+        ],
+    );
+    server.sh(&script);
+    let ca = folder.path().join("broker-ca.crt").display().to_string();
+    let settings = placed(
+        "toml",
+        &[
+            ("//muster:", "//owner:"),
+            ("/muster?", "/owner?"),
+            ("db1.example.org", "localhost:1"),
+            ("db2.example.org", &format!("localhost:{}", server.port())),
+            ("/etc/ssl/certs/ca-certificates.crt", &ca),
+        ],
+    );
+    let mut site = Site::start();
+    site.kill();
+    site.configure(&settings);
+    site.restart();
+    let status = site.json(&["status"]);
+    assert!(status["store"].as_str().unwrap().contains("/owner"), "{status}");
+    assert!(!status.to_string().contains("PASSWORD"), "{status}");
+    let web = site.join("web-1");
+    let file = web.root.join("motd");
+    let template = site.file(&template_of_a_file("web-1", &file));
+    site.ok(&["stack", "create", "web", "-t", &template, "-P", "text=one", "--wait"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one");
+    assert_eq!(server.psql("owner", "SELECT name || ' ' || status FROM resources"), "motd COMPLETE");
+}
+
+/// With the page's settings one of two standbys is enough, and has everything that was answered.
+#[test]
+fn what_was_answered_is_on_a_standby_as_the_page_sets_it() {
+    let mut primary = server();
+    let (second, mut third) = (primary.standby("second"), primary.standby("third"));
+    primary.set(block("text replication"));
+    eventually("both standbys count", || {
+        let states = "SELECT string_agg(sync_state, ' ') FROM pg_stat_replication";
+        (primary.psql("postgres", states) == "quorum quorum").then_some(())
+    });
+    let hosts =
+        [&primary, &second].map(|server| server.socket_dir().display().to_string().replace('/', "%2F"));
+    let url = format!("postgres://muster@{}/site", hosts.join(","));
+    let site = Site::with_variables(&[("MUSTER_STORE__URL", OsStr::new(&url))]);
+    let web = site.join("web-1");
+    let file = web.root.join("motd");
+    let template = site.file(&template_of_a_file("web-1", &file));
+    site.ok(&["stack", "create", "web", "-t", &template, "-P", "text=one", "--wait"]);
+    third.kill();
+    site.ok(&["stack", "update", "web", "-t", &template, "-P", "text=two", "--wait"]);
+    primary.kill();
+    second.promote();
+    let events = "SELECT string_agg(DISTINCT action, ' ') FROM events WHERE status = 'COMPLETE'";
+    assert_eq!(second.psql("site", events), "CREATE UPDATE");
+    site.ok(&["stack", "update", "web", "-t", &template, "-P", "text=three", "--wait"]);
+    assert_eq!(fs::read_to_string(&file).unwrap(), "three");
+    assert_eq!(site.json(&["stack", "show", "web"])["revision"], 3);
+}
+
 #[test]
 fn a_site_moves_to_another_database_and_back() {
     let server = server();
@@ -109,8 +199,7 @@ fn a_site_moves_to_another_database_and_back() {
     server.create("again");
     let dump = site.path().join("dump").display().to_string();
     server.sh(&format!("pg_restore --dbname=again {dump}"));
-    let (_, sql) = DOCUMENT.split_once("```sql\n").unwrap();
-    server.psql("again", sql.split_once("```").unwrap().0);
+    server.psql("again", block("sql"));
     site.configure(&format!("[store]\nurl = \"{}\"\n", server.url("again")));
     site.restart();
     site.until_node("web-1", "online");

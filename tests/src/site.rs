@@ -158,6 +158,13 @@ impl Site {
         Self::with(dir, data, None, None, variables, Link::wanted())
     }
 
+    /// The same over the direct link, which is all that `muster-sim fleet` knows.
+    pub fn direct_with_variables(variables: &[(&str, &OsStr)]) -> Self {
+        let dir = TempDir::new().unwrap();
+        let data = dir.path().join("data");
+        Self::with(dir, data, None, None, variables, Link::Direct)
+    }
+
     /// On loopback, with a broker between controller and agents that does what it likes.
     pub fn over_hostile_broker(seed: u64) -> (Self, HostileBroker) {
         let dir = TempDir::new().unwrap();

@@ -291,10 +291,12 @@ pub struct Topology {
     pub node: Option<String>,
     /// Bridges with this datapath id alone, 16 hexadecimal digits, with their links and hosts.
     pub datapath_id: Option<String>,
-    /// The most bridges in the answer, by name, with the links between them and their hosts; those on the way of the
-    /// intent of `key` come first. All, if it is absent.
+    /// Bridges that come first with `limit`, `node/bridge` each, with a space between two; at most 1000.
+    pub devices: Option<String>,
+    /// The most bridges in the answer, by name, with the links between them and their hosts; those of `devices`, and
+    /// those on the way of the intent of `key`, come first. All, if it is absent.
     pub limit: Option<usize>,
-    /// The bridge that the page begins after, `node/bridge`. Not with `key`.
+    /// The bridge that the page begins after, `node/bridge`. Not with `key` and `devices`.
     pub marker: Option<String>,
 }
 

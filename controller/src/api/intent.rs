@@ -17,6 +17,7 @@ use muster_api::intent::{
 use muster_api::query::{IntentList, SubmitIntents, Topology, WatchIntents};
 use muster_engine::{Answer, IntentSummary, Request, View, beyond};
 use muster_intent::phase::State as IntentState;
+use muster_shared::model::flow::{DeviceName, NotADevice};
 use tokio::time::timeout;
 
 use super::error::ApiError;
@@ -28,6 +29,8 @@ use super::{Api, WAIT_MAX, blocking, query, source};
 const KEYS_MAX: usize = 100_000;
 /// The most intents of a watch that are named, beside the counts.
 const NAMED_MAX: usize = 100;
+/// The most bridges that a request may want first; more are no picture that one can read.
+const FIRST_MAX: usize = 1000;
 /// Intents that a picture of the network may have.
 const DRAWN_MAX: usize = 100;
 
@@ -195,14 +198,15 @@ pub async fn topology(
     api: Api,
     asked: Result<Query<Topology>, QueryRejection>,
 ) -> Result<Json<TopologyView>, ApiError> {
-    let Topology { intents, key, node, datapath_id, limit, marker } = query(asked)?;
+    let Topology { intents, key, node, datapath_id, devices, limit, marker } = query(asked)?;
     let (is_page, limit) = (limit.is_some() || marker.is_some(), super::limit(limit)?);
-    let (has_key, has_marker) = (key.is_some(), marker.is_some());
-    if has_key && has_marker {
+    let has_key = key.is_some();
+    if (has_key || devices.is_some()) && marker.is_some() {
         return Err(ApiError::invalid(
-            "marker: bridges on the way of `key` come first, so there is no next page",
+            "marker: bridges of `devices` and on the way of `key` come first, so there is no next page",
         ));
     }
+    let mut first = devices.as_deref().map(bridges).transpose()?.unwrap_or_default();
     let datapath_id = datapath_id.as_deref().map(datapath).transpose()?;
     if !api.scope.is_whole() {
         let scope = api.scope.clone();
@@ -248,7 +252,10 @@ pub async fn topology(
             around(&mut network, |device| bridges.contains(device));
         }
         if is_page {
-            page(&mut network, limit, marker.as_deref(), has_key);
+            if has_key {
+                first.extend(on_ways(&network));
+            }
+            page(&mut network, limit, marker.as_deref(), &first);
         }
         Ok(Json(network))
     };
@@ -265,6 +272,16 @@ fn datapath(text: &str) -> Result<u64, ApiError> {
     })
 }
 
+/// `web-1/br0 web-2/br0`: a space is in no name of a bridge.
+fn bridges(text: &str) -> Result<BTreeSet<String>, ApiError> {
+    let names: Vec<&str> = text.split_ascii_whitespace().collect();
+    if names.len() > FIRST_MAX {
+        return Err(ApiError::invalid(format!("devices: {} bridges, want at most {FIRST_MAX}", names.len())));
+    }
+    let parsed = names.iter().map(|name| name.parse::<DeviceName>().map(|device| device.to_string()));
+    parsed.collect::<Result<_, NotADevice>>().map_err(|error| ApiError::invalid(format!("devices: {error}")))
+}
+
 /// Leaves what touches these bridges.
 fn around(network: &mut TopologyView, is_there: impl Fn(&str) -> bool) {
     network.devices.retain(|bridge| is_there(&bridge.device));
@@ -272,14 +289,17 @@ fn around(network: &mut TopologyView, is_there: impl Fn(&str) -> bool) {
     network.hosts.retain(|host| is_there(&host.location.device));
 }
 
-/// Leaves so many bridges after the marker, by name, with the links between them and their hosts. Those on the way of
-/// one intent come first, if `way_first`.
-fn page(network: &mut TopologyView, limit: usize, marker: Option<&str>, way_first: bool) {
-    network.devices.retain(|bridge| marker.is_none_or(|marker| *bridge.device > *marker));
+/// The bridges on the ways of the intents.
+fn on_ways(network: &TopologyView) -> impl Iterator<Item = String> + '_ {
     let ends = network.intents.iter().flat_map(|way| &way.links);
-    let on_way: BTreeSet<String> =
-        ends.flat_map(|link| [&link.from.device, &link.to.device]).cloned().collect();
-    let is_first = |bridge: &BridgeView| way_first && on_way.contains(&bridge.device);
+    ends.flat_map(|link| [&link.from.device, &link.to.device]).cloned()
+}
+
+/// Leaves so many bridges after the marker, by name, with the links between them and their hosts. Those of `first`
+/// come first.
+fn page(network: &mut TopologyView, limit: usize, marker: Option<&str>, first: &BTreeSet<String>) {
+    network.devices.retain(|bridge| marker.is_none_or(|marker| *bridge.device > *marker));
+    let is_first = |bridge: &BridgeView| first.contains(&bridge.device);
     network.devices.sort_by_cached_key(|bridge| (!is_first(bridge), bridge.device.clone()));
     network.devices.truncate(limit);
     let shown: BTreeSet<&str> = network.devices.iter().map(|bridge| &*bridge.device).collect();
@@ -323,5 +343,26 @@ mod tests {
         assert_eq!(distinct(keys(KEYS_MAX)).unwrap(), keys(1));
         let refused = distinct(keys(KEYS_MAX + 1)).unwrap_err();
         assert_eq!(refused.message, "100001 keys: want 1 to 100000");
+    }
+
+    #[test]
+    fn bridges_that_are_wanted_first_come_first() {
+        let named = |name: &str| BridgeView { device: name.to_owned(), ..BridgeView::default() };
+        let all = ["a/br0", "b/br0", "c/br,0", "d/br0"];
+        for (wanted, limit, marker, shown) in [
+            ("d/br0 c/br,0", 3, None, &["c/br,0", "d/br0", "a/br0"][..]),
+            ("d/br0 gone/br0", 1, None, &["d/br0"]),
+            ("", 2, None, &["a/br0", "b/br0"]),
+            ("", 2, Some("b/br0"), &["c/br,0", "d/br0"]),
+        ] {
+            let mut network = TopologyView { devices: all.map(named).into(), ..TopologyView::default() };
+            page(&mut network, limit, marker, &bridges(wanted).unwrap());
+            let left: Vec<&str> = network.devices.iter().map(|bridge| &*bridge.device).collect();
+            assert_eq!(left, shown, "{wanted}");
+        }
+        assert!(bridges("a/br0,").is_ok(), "a comma may be in a name");
+        assert!(bridges("a").unwrap_err().message.starts_with("devices: "));
+        let many = vec!["a/br0"; FIRST_MAX + 1].join(" ");
+        assert_eq!(bridges(&many).unwrap_err().message, "devices: 1001 bridges, want at most 1000");
     }
 }

@@ -1,5 +1,7 @@
 //! The trace of a packet: a form, the path drawn, and each hop; and the same for the packets of an intent.
 
+use std::collections::BTreeSet;
+
 use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
@@ -81,9 +83,29 @@ async fn proof(visitor: &Visitor, key: &str) -> Result<Page, Problem> {
     Ok(Page { section: Section::Intents, title: format!("Proof of {key}"), is_live: false, content })
 }
 
+/// The most bridges of the picture, the packet's own first.
+const DRAWN_MAX: usize = 300;
+/// The most bytes of their names in an address, which has at most 64 KiB.
+const NAMES_MAX: usize = 48 << 10;
+
+/// The bridges that the packet meets, as a part of an address.
+fn met(trace: &TraceView) -> String {
+    let ends = trace.ends.iter().filter_map(|end| Some(&*end.at.as_ref()?.device));
+    let devices: BTreeSet<&str> = trace.hops.iter().map(|hop| &*hop.device).chain(ends).collect();
+    let mut names = String::new();
+    for name in devices.into_iter().take(DRAWN_MAX).map(|device| escaped(&format!("{device} "))) {
+        if names.len() + name.len() > NAMES_MAX {
+            break;
+        }
+        names += &name;
+    }
+    names
+}
+
 /// The path drawn, its hops and its ends.
 async fn traced(visitor: &Visitor, trace: &TraceView) -> Result<Markup, Problem> {
-    let mut network: TopologyView = visitor.api.get("/v1/topology").await?;
+    let asked = format!("/v1/topology?limit={DRAWN_MAX}&devices={}", met(trace));
+    let mut network: TopologyView = visitor.api.get(&asked).await?;
     network.intents = vec![way(trace, &network)];
     let drawn = picture("Path of the packet", move || Picture::of(&network).svg()).await;
     let verdict = if trace.delivered { "delivered" } else { "lost" };
@@ -139,4 +161,20 @@ fn end(end: &TraceEnd) -> Vec<Markup> {
         text([&[at][..], &end.hosts].concat().join(" ").trim()),
         text(packet.join(" ")),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_bridges_fit_an_address() {
+        let hop = |device: String| TraceHop { device, ..TraceHop::default() };
+        let trace =
+            TraceView { hops: vec![hop("b/br0".into()), hop("a/br0".into())], ..TraceView::default() };
+        assert_eq!(met(&trace), "a%2Fbr0%20b%2Fbr0%20");
+        let long = (0..256).map(|number| hop(format!("{}{number:03}/{}", "n".repeat(250), "%".repeat(15))));
+        let names = met(&TraceView { hops: long.collect(), ..TraceView::default() });
+        assert!(names.len() <= NAMES_MAX && names.len() > NAMES_MAX - 400, "{}", names.len());
+    }
 }

@@ -489,6 +489,8 @@ async fn lists_come_in_pages() {
         "/v1/nodes?limit=0",
         "/v1/nodes?marker=UPPER",
         "/v1/topology?key=a&marker=web-a/br0",
+        "/v1/topology?devices=web-a/br0&marker=web-a/br0",
+        "/v1/topology?devices=web-a",
         "/v1/stacks/rows/resources?limit=-1",
     ] {
         assert_eq!(world.get(path).await.0, 400, "{path}");

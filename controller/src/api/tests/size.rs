@@ -4,9 +4,11 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Instant;
 
+use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CONTENT_TYPE, COOKIE, LOCATION, SET_COOKIE};
 use axum::http::{Request, StatusCode};
+use axum::routing::get;
 use futures_util::future::join_all;
 use tower::ServiceExt as _;
 
@@ -66,7 +68,7 @@ impl Browser {
         ));
         let (_, user) =
             world.ask("POST /v1/users", &json!({"name": "anna", "role": "operator", "ttl": 3600})).await;
-        let mut browser = Self { console: console::with(api, stopped), cookie: String::new() };
+        let mut browser = Self { console: console::with(with_switches(api), stopped), cookie: String::new() };
         let form =
             format!("token={}&next=/console", user["token"].as_str().unwrap_or_else(|| panic!("{user}")));
         let (parts, _) = browser.ask("/console/login", Some(form)).await;
@@ -99,6 +101,25 @@ impl Browser {
         assert!(page.len() < PAGE_MAX, "{path}: {} bytes", page.len());
         page
     }
+}
+
+/// The API, with the words of switches that would be asked if their agents were not away: a packet goes from the last
+/// server to the hub, and is lost there.
+fn with_switches(api: Router) -> Router {
+    let point = |device: &str, port: &str| json!({"device": device, "port": port});
+    let trace = json!({
+        "from": point("n9999/br0", "h"),
+        "hops": [
+            {"hop": 1, "device": "n9999/br0", "in_port": "h", "outputs": [point("n9999/br0", "up")]},
+            {"hop": 2, "after": 1, "device": "hub/br0", "in_port": "p9999"},
+        ],
+        "ends": [{"hop": 2, "why": "no rule of table 0 on hub/br0 takes it"}],
+    });
+    let proof = json!({"key": "intent-00001", "verdict": "broken", "tried": 1, "trace": trace});
+    Router::new()
+        .route("/v1/trace", get(async move || Json(trace)))
+        .route("/v1/intents/{key}/verify", get(async move || Json(proof)))
+        .fallback_service(api)
 }
 
 /// As the controller's own defaults are.
@@ -165,6 +186,20 @@ impl World {
         assert_eq!(status, 200, "{answer}");
     }
 
+    /// Waits until the links of the fleet are in the network.
+    async fn until_linked(&self) {
+        let mut seq = 0;
+        loop {
+            let (_, network) = self.get("/v1/topology?devices=n9999/br0&limit=1").await;
+            if network["devices"][0]["device"] == "n9999/br0" {
+                return;
+            }
+            let (_, view) = self.get(&format!("/v1/stacks/fleet/watch?seq={seq}")).await;
+            assert_eq!(view["status"], "IN_PROGRESS", "{view}");
+            seq = view["seq"].as_u64().unwrap();
+        }
+    }
+
     async fn until_complete(&self, stack: &str) {
         let mut seq = 0;
         loop {
@@ -203,8 +238,8 @@ const PAGES: [(&str, &[&str]); 16] = [
     ("/console/network", &["/console/network", "/console/network?after=n5%2Fbr0"]),
     ("/console/intents", &["/console/intents", "/console/intents?search=intent-09"]),
     ("/console/intents/{key}", &["/console/intents/intent-00001"]),
-    ("/console/intents/{key}/verify", &[]),
-    ("/console/trace", &["/console/trace"]),
+    ("/console/intents/{key}/verify", &["/console/intents/intent-00001/verify"]),
+    ("/console/trace", &["/console/trace", "/console/trace?from=n9999%2Fbr0%3Ah&packet="]),
     ("/console/audit", &["/console/audit"]),
 ];
 
@@ -213,9 +248,10 @@ async fn no_page_of_a_large_site_is_larger_than_2_mb() {
     let world = World::with(large()).await;
     world.filled().await;
     world.until_complete("large").await;
+    world.until_linked().await;
     let browser = Browser::log_in(&world).await;
 
-    // A new page of the console has to be in the list; an intent's verification asks switches, which are away here.
+    // A new page of the console has to be in the list.
     let routes = include_str!("../../../console/src/lib.rs").lines().filter_map(|line| {
         let (path, method) = line.trim().strip_prefix(".route(\"/console")?.split_once("\", ")?;
         let is_page = method.starts_with("get(page::") && !path.contains('*');
@@ -239,6 +275,14 @@ async fn no_page_of_a_large_site_is_larger_than_2_mb() {
     assert!(of_rules.contains("Entries 1 to 1.") && of_rules.contains("10.9.9.0/24"), "{of_rules}");
     let last = browser.page("/console/devices/n0/br0?from=64950").await;
     assert!(last.contains("Entries 64951 to 65000.") && !last.contains("rel=\"next\""), "{last}");
+
+    // The packet's own switches are drawn, whatever their names are.
+    for path in ["/console/trace?from=n9999%2Fbr0%3Ah&packet=", "/console/intents/intent-00001/verify"] {
+        let page = browser.page(path).await;
+        let drawn = page.split_once("<svg").and_then(|(_, rest)| rest.split_once("</svg>"));
+        let (drawn, _) = drawn.unwrap_or_else(|| panic!("{path} has no picture"));
+        assert!(drawn.contains("n9999/br0") && drawn.contains("hub/br0"), "{path}");
+    }
 
     // What an update of everything would do.
     let page = browser.page("/console/stacks/large/update").await;

@@ -78,34 +78,38 @@ impl Console {
 pub fn with(api: Router, host: Host) -> Router {
     let (sessions, room) = (Arc::default(), Room::new(guard::TEMPLATE_FORMS));
     let console = Console { api: api.clone(), host, sessions, room, began: Instant::now() };
+    // Pages that are kept up to date: none of them asks a switch.
     let pages = Router::new()
         .route("/console", get(page::fleet::show))
-        .route("/console/login", get(login::form).post(login::begin))
-        .route("/console/login/oidc", get(oidc::begin))
-        .route("/console/login/oidc/callback", get(oidc::end))
-        .route("/console/logout", post(login::end))
         .route("/console/nodes/{node}", get(page::node::show).post(page::node::change))
         .route("/console/stacks", get(page::stacks::show))
         .route("/console/stacks/{stack}", get(page::stack::show).post(page::stack::change))
         .route("/console/stacks/{stack}/resources", get(page::resources::show))
         .route("/console/stacks/{stack}/events", get(page::events::show))
-        .route("/console/stacks/{stack}/update", get(page::update::form).post(page::update::preview))
-        .route("/console/stacks/{stack}/update/start", post(page::update::start))
         .route("/console/rollouts", get(page::rollouts::show))
         .route("/console/devices", get(page::devices::show))
-        .route("/console/devices/{node}/{bridge}", get(page::device::show))
         .route("/console/network", get(page::network::show))
         .route("/console/intents", get(page::intents::show))
         .route("/console/intents/{key}", get(page::intents::one))
-        .route("/console/intents/{key}/verify", get(page::trace::verify))
-        .route("/console/trace", get(page::trace::show))
         .route("/console/audit", get(page::audit::show))
-        .route("/console/{*other}", get(page::absent))
         .with_state(console.clone());
     let live = Router::new()
         .route("/console/live", get(live::stream))
         .with_state(Live::new(console.clone(), pages.clone()));
+    let others = Router::new()
+        .route("/console/login", get(login::form).post(login::begin))
+        .route("/console/login/oidc", get(oidc::begin))
+        .route("/console/login/oidc/callback", get(oidc::end))
+        .route("/console/logout", post(login::end))
+        .route("/console/stacks/{stack}/update", get(page::update::form).post(page::update::preview))
+        .route("/console/stacks/{stack}/update/start", post(page::update::start))
+        .route("/console/devices/{node}/{bridge}", get(page::device::show))
+        .route("/console/intents/{key}/verify", get(page::trace::verify))
+        .route("/console/trace", get(page::trace::show))
+        .route("/console/{*other}", get(page::absent))
+        .with_state(console.clone());
     pages
+        .merge(others)
         .merge(live)
         .route("/", get(async || Redirect::to("/console")))
         .route("/console/console.css", get(|| asset("text/css", include_str!("../assets/console.css"))))

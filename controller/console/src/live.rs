@@ -1,12 +1,13 @@
 //! Keeps a page up to date: its main part is made again every few seconds, and sent when it has changed. A page is
 //! asked for as its user asks for it, with the same cookie: so it shows nothing that the user may not see any more.
+//! A controller that is busy is asked again; a page that its user does not get any more is over.
 //!
 //! Absent: what a page does with that (`assets/console.js`).
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -17,8 +18,8 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use futures_util::stream;
 use serde::Deserialize;
-use tokio::sync::{Semaphore, watch};
-use tokio::time::sleep;
+use tokio::sync::{Mutex as Turn, Semaphore, watch};
+use tokio::time::{Instant, sleep};
 use tower::ServiceExt as _;
 
 use crate::Console;
@@ -27,12 +28,14 @@ use crate::login::{Look, Visitor};
 
 /// The most pages of one user that are kept up to date: others are as they were when they were loaded.
 const PAGES_MAX: usize = 8;
-/// The most pages that are made again at a time.
+/// The most pages that are made again at a time, one of each user.
 const LOOKS_MAX: usize = 4;
 /// Between two looks at a page; longer, if a look takes long.
 const PAUSE: Duration = Duration::from_secs(2);
 /// A look takes at most this part of the time.
 const SHARE: u32 = 20;
+/// A page that could not be made for so long is over.
+const PATIENCE: Duration = Duration::from_secs(120);
 /// A comment in between, so that a browser that is gone is noticed.
 const ALIVE: Duration = Duration::from_secs(15);
 /// The most bytes of a page.
@@ -48,7 +51,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// For these pages.
+    /// For these pages, and no others.
     pub fn new(console: Console, pages: Router) -> Self {
         Self { console, pages, watched: Watched::default(), looks: Arc::new(Semaphore::new(LOOKS_MAX)) }
     }
@@ -86,7 +89,7 @@ pub async fn stream(
     let cookies = headers.get_all(COOKIE).iter().map(|cookie| (COOKIE, cookie.clone())).collect();
     let peer = (live.console.host.peer)(&extensions).unwrap_or_default();
     let stopped = live.console.host.stopped.clone();
-    let shown = ShownPage { live, page, cookies, peer, mark, stopped, _place: place };
+    let shown = ShownPage { live, page, cookies, peer, mark, stopped, place };
     let events = stream::unfold(Some(shown), async |shown| {
         let mut shown = shown?;
         match shown.next().await {
@@ -107,21 +110,38 @@ struct ShownPage {
     /// The mark of the browser's copy.
     mark: String,
     stopped: watch::Receiver<()>,
-    _place: Place,
+    place: Place,
+}
+
+/// The answer to a look at a page.
+enum Looked {
+    Made(String),
+    /// The controller is busy: the page may be there later.
+    Busy,
+    /// The user does not get the page any more.
+    Over,
 }
 
 impl ShownPage {
-    /// Waits until the page has changed. `None`: its user is not logged in any more, it is not there, or the controller stops.
+    /// Waits until the page has changed. `None`: its user is not logged in any more, it is not there, it could not be
+    /// made for long, or the controller stops.
     async fn next(&mut self) -> Option<Event> {
+        let mut made = Instant::now();
         loop {
             let began = Instant::now();
-            let text = self.look().await?;
-            let pause = PAUSE.max(began.elapsed() * SHARE);
-            let mark = mark(&text);
-            if self.mark != mark {
-                self.mark = mark;
-                return Some(Event::default().event("main").data(text));
+            match self.look().await {
+                Looked::Made(text) => {
+                    let mark = mark(&text);
+                    if self.mark != mark {
+                        self.mark = mark;
+                        return Some(Event::default().event("main").data(text));
+                    }
+                    made = Instant::now();
+                }
+                Looked::Busy if made.elapsed() < PATIENCE => {}
+                Looked::Busy | Looked::Over => return None,
             }
+            let pause = PAUSE.max(began.elapsed() * SHARE);
             tokio::select! {
                 () = sleep(pause) => {}
                 _ended = self.stopped.changed() => return None,
@@ -129,9 +149,13 @@ impl ShownPage {
         }
     }
 
-    async fn look(&self) -> Option<String> {
-        let _look = self.live.looks.acquire().await.ok()?;
-        let mut request = Request::builder().uri(&self.page).body(Body::empty()).ok()?;
+    async fn look(&self) -> Looked {
+        let Ok(mut request) = Request::builder().uri(&self.page).body(Body::empty()) else {
+            return Looked::Over;
+        };
+        // A user whose pages take long keeps no other user from looking.
+        let _turn = self.place.turn.lock().await;
+        let Ok(_look) = self.live.looks.acquire().await else { return Looked::Over };
         request.headers_mut().extend(self.cookies.clone());
         request.extensions_mut().extend(self.peer.clone());
         request.extensions_mut().insert(Look);
@@ -139,43 +163,60 @@ impl ShownPage {
             Ok(answer) => answer,
             Err(never) => match never {},
         };
-        if answer.status() != StatusCode::OK {
-            return None;
+        match answer.status() {
+            StatusCode::OK => {}
+            // Not logged in any more, not allowed any more, gone.
+            StatusCode::SEE_OTHER
+            | StatusCode::UNAUTHORIZED
+            | StatusCode::FORBIDDEN
+            | StatusCode::NOT_FOUND => return Looked::Over,
+            _ => return Looked::Busy,
         }
-        let bytes = to_bytes(answer.into_body(), PAGE_MAX).await.ok()?;
-        String::from_utf8(bytes.into()).ok()
+        match to_bytes(answer.into_body(), PAGE_MAX).await.map(|bytes| String::from_utf8(bytes.into())) {
+            Ok(Ok(text)) => Looked::Made(text),
+            Ok(Err(_)) | Err(_) => Looked::Busy,
+        }
     }
 }
 
-/// The number of pages of each user that are kept up to date.
+/// The pages of a user that are kept up to date.
+#[derive(Default)]
+struct OfUser {
+    count: usize,
+    /// Held by the page that is looked at.
+    turn: Arc<Turn<()>>,
+}
+
+/// The pages of each user that are kept up to date.
 #[derive(Clone, Default)]
-struct Watched(Arc<Mutex<BTreeMap<String, usize>>>);
+struct Watched(Arc<Mutex<BTreeMap<String, OfUser>>>);
 
 /// A page of a user; it counts until this is dropped.
 struct Place {
     watched: Watched,
     user: String,
+    turn: Arc<Turn<()>>,
 }
 
 impl Watched {
     /// `None`: the user has as many as a user may have.
     fn place(&self, user: &str) -> Option<Place> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = all.entry(user.to_owned()).or_default();
-        if *count >= PAGES_MAX {
+        let of_user = all.entry(user.to_owned()).or_default();
+        if of_user.count >= PAGES_MAX {
             return None;
         }
-        *count += 1;
-        Some(Place { watched: self.clone(), user: user.to_owned() })
+        of_user.count += 1;
+        Some(Place { watched: self.clone(), user: user.to_owned(), turn: Arc::clone(&of_user.turn) })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut all = self.watched.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = all.get_mut(&self.user) {
-            *count -= 1;
-            if *count == 0 {
+        if let Some(of_user) = all.get_mut(&self.user) {
+            of_user.count -= 1;
+            if of_user.count == 0 {
                 all.remove(&self.user);
             }
         }

@@ -1,10 +1,15 @@
 //! The console before an API that answers what a test says: pages, sessions and refusals without a controller.
 
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::AtomicUsize;
+
 use axum::Json;
 use axum::body::{Body, to_bytes};
-use axum::extract::{FromRequestParts as _, Path};
+use axum::extract::{FromRequestParts as _, Path, State};
 use axum::http::header::{AUTHORIZATION, COOKIE, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
+use axum::middleware::Next;
+use futures_util::future::join_all;
 use http_body_util::BodyExt as _;
 use muster_shared::user_token::UserToken;
 use serde_json::json;
@@ -82,7 +87,7 @@ fn api() -> Router {
 
 fn bytes() -> Option<[u8; 32]> {
     static NEXT: std::sync::atomic::AtomicU8 = std::sync::atomic::AtomicU8::new(1);
-    Some([NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed); 32])
+    Some([NEXT.fetch_add(1, Relaxed); 32])
 }
 
 fn console() -> Router {
@@ -308,6 +313,101 @@ async fn a_page_is_kept_up_to_date_until_its_user_is_out() {
     ask(&console, "/console/logout", &cookie, Some(&[("key", &key)])).await;
     let heard = text(answer).await;
     assert!(heard.contains("event: ended") && !heard.contains("event: main"), "{heard}");
+}
+
+/// What happens to requests for `/v1/stacks/web`.
+struct Watch {
+    /// So many are refused with this status.
+    refused: Mutex<(usize, StatusCode)>,
+    asked: AtomicUsize,
+    /// Under way now, and at most.
+    open: AtomicUsize,
+    most: AtomicUsize,
+    /// The controller runs until this is dropped.
+    _running: watch::Sender<()>,
+}
+
+impl Watch {
+    fn refuses(&self, times: usize, status: StatusCode) {
+        *self.refused.lock().unwrap() = (times, status);
+        self.asked.store(0, Relaxed);
+    }
+
+    async fn see(State(watch): State<Arc<Self>>, request: Request<Body>, next: Next) -> Response<Body> {
+        if request.uri().path() != "/v1/stacks/web" {
+            return next.run(request).await;
+        }
+        watch.asked.fetch_add(1, Relaxed);
+        {
+            let mut refused = watch.refused.lock().unwrap();
+            if let Some(left) = refused.0.checked_sub(1) {
+                refused.0 = left;
+                let error = json!({"error": {"class": "unavailable", "message": "not now"}});
+                return (refused.1, Json(error)).into_response();
+            }
+        }
+        watch.most.fetch_max(watch.open.fetch_add(1, Relaxed) + 1, Relaxed);
+        // An answer takes its time.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let answer = next.run(request).await;
+        watch.open.fetch_sub(1, Relaxed);
+        answer
+    }
+}
+
+fn watched_console() -> (Arc<Watch>, Router) {
+    let (running, stopped) = watch::channel(());
+    let watch = Arc::new(Watch {
+        refused: Mutex::new((0, StatusCode::OK)),
+        asked: AtomicUsize::new(0),
+        open: AtomicUsize::new(0),
+        most: AtomicUsize::new(0),
+        _running: running,
+    });
+    let api = api().layer(middleware::from_fn_with_state(Arc::clone(&watch), Watch::see));
+    (watch, with(api, Host { random: bytes, peer: |_| Some(Extensions::new()), stopped }))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_controller_is_asked_again() {
+    let (watch, console) = watched_console();
+    let (cookie, _) = log_in(&console, "anna").await;
+    let heard = async || {
+        let live = "/console/live?page=/console/stacks/web&mark=x";
+        let mut events = ask(&console, live, &cookie, None).await.into_body();
+        let frame = events.frame().await.unwrap().unwrap();
+        String::from_utf8(frame.into_data().unwrap().to_vec()).unwrap()
+    };
+    for busy in [StatusCode::SERVICE_UNAVAILABLE, StatusCode::INTERNAL_SERVER_ERROR] {
+        watch.refuses(3, busy);
+        assert!(heard().await.starts_with("event: main\n"), "{busy}");
+        assert_eq!(watch.asked.load(Relaxed), 4, "{busy}");
+    }
+    for over in [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::NOT_FOUND] {
+        watch.refuses(3, over);
+        assert!(heard().await.starts_with("event: ended\n"), "{over}");
+        assert_eq!(watch.asked.load(Relaxed), 1, "{over}");
+    }
+    // A controller that stays busy is not asked for ever.
+    watch.refuses(usize::MAX, StatusCode::SERVICE_UNAVAILABLE);
+    let live = ask(&console, "/console/live?page=/console/stacks/web&mark=x", &cookie, None).await;
+    let heard = text(live).await;
+    assert!(heard.contains("event: ended") && !heard.contains("event: main"), "{heard}");
+    assert!((40..=62).contains(&watch.asked.load(Relaxed)), "{:?}", watch.asked);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_user_looks_at_one_page_at_a_time() {
+    let (watch, console) = watched_console();
+    let (cookie, _) = log_in(&console, "anna").await;
+    let look = async || {
+        let live = "/console/live?page=/console/stacks/web&mark=x";
+        let mut events = ask(&console, live, &cookie, None).await.into_body();
+        let event = events.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(event.starts_with(b"event: main\n"), "{event:?}");
+    };
+    join_all((0..3).map(|_| look())).await;
+    assert_eq!(watch.most.load(Relaxed), 1);
 }
 
 #[tokio::test]

@@ -217,20 +217,25 @@ async fn every_text_of_every_page_is_text() {
     assert!(shown >= ROUNDS.len() * (pages().len() - 3), "{shown} pages show it");
 }
 
-/// A page that is sent again is one event, whatever is in it.
+/// A page that is sent again is one event, whatever is in it; and only pages that say so are sent again.
 #[tokio::test]
 async fn no_text_is_an_event_of_a_live_page() {
     let (_, stopped) = watch::channel(());
     let host = Host { random: bytes, peer: |_| Some(Extensions::new()), stopped };
     let console = with(api(ROUNDS[0]), host);
     let (cookie, _) = log_in(&console, "anna").await;
+    let (mut live_pages, mut others) = (0, 0);
     for path in pages() {
+        let page = text(ask(&console, &path, &cookie, None).await).await;
+        let is_live = page.contains("data-live=");
+        (live_pages, others) = (live_pages + usize::from(is_live), others + usize::from(!is_live));
         let live = format!("/console/live?mark=x&page={}", muster_front::escaped(&path));
         let mut events = ask(&console, &live, &cookie, None).await.into_body();
         let frame = events.frame().await.unwrap().unwrap().into_data().unwrap();
         let event = String::from_utf8(frame.to_vec()).unwrap();
         let begun: Vec<&str> = event.split(['\r', '\n']).filter(|line| line.starts_with("event:")).collect();
-        assert!(begun == ["event: main"] || begun == ["event: ended"], "{path}: {begun:?}");
+        assert_eq!(begun, [if is_live { "event: main" } else { "event: ended" }], "{path}");
         is_text_alone(&live, &event);
     }
+    assert!(live_pages > 11 && others > 3, "{live_pages} and {others}");
 }

@@ -224,9 +224,13 @@ const PAGES: [(&str, &[&str]); 16] = [
         &["/console/stacks/large/resources", "/console/stacks/fleet/resources?status=IN_PROGRESS"],
     ),
     ("/console/stacks/{stack}/events", &["/console/stacks/large/events", "/console/stacks/fleet/events"]),
-    ("/console/stacks/{stack}/update", &["/console/stacks/large/update"]),
     ("/console/rollouts", &["/console/rollouts"]),
     ("/console/devices", &["/console/devices"]),
+    ("/console/network", &["/console/network", "/console/network?after=n5%2Fbr0"]),
+    ("/console/intents", &["/console/intents", "/console/intents?search=intent-09"]),
+    ("/console/intents/{key}", &["/console/intents/intent-00001"]),
+    ("/console/audit", &["/console/audit"]),
+    ("/console/stacks/{stack}/update", &["/console/stacks/large/update"]),
     (
         "/console/devices/{node}/{bridge}",
         &[
@@ -235,12 +239,8 @@ const PAGES: [(&str, &[&str]); 16] = [
             "/console/devices/n0/br0?from=64950",
         ],
     ),
-    ("/console/network", &["/console/network", "/console/network?after=n5%2Fbr0"]),
-    ("/console/intents", &["/console/intents", "/console/intents?search=intent-09"]),
-    ("/console/intents/{key}", &["/console/intents/intent-00001"]),
     ("/console/intents/{key}/verify", &["/console/intents/intent-00001/verify"]),
     ("/console/trace", &["/console/trace", "/console/trace?from=n9999%2Fbr0%3Ah&packet="]),
-    ("/console/audit", &["/console/audit"]),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

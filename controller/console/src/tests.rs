@@ -1,7 +1,7 @@
 //! The console before an API that answers what a test says: pages, sessions and refusals without a controller.
 
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
@@ -408,6 +408,56 @@ async fn a_user_looks_at_one_page_at_a_time() {
     };
     join_all((0..3).map(|_| look())).await;
     assert_eq!(watch.most.load(Relaxed), 1);
+}
+
+/// A stack that somebody else updates between the console's look at it and the console's update.
+fn crossed_api(revision: &Arc<AtomicU32>, begun: &Arc<AtomicU32>) -> Router {
+    let (at, begins) = (Arc::clone(revision), Arc::clone(begun));
+    let template =
+        async move || Json(json!({"revision": at.load(Relaxed), "name": "t.yaml", "template": "a: 1"}));
+    let at = Arc::clone(revision);
+    let update = async move |Json(body): Json<serde_json::Value>| {
+        let now = if at.load(Relaxed) == 6 { at.fetch_add(1, Relaxed) + 1 } else { at.load(Relaxed) };
+        if body["revision"].as_u64().is_some_and(|wanted| wanted != u64::from(now)) {
+            let message = format!("stack 'web' is at revision {now}, not {}: look again", body["revision"]);
+            let error = json!({"error": {"class": "conflict", "message": message}});
+            return (StatusCode::CONFLICT, Json(error));
+        }
+        begins.store(now, Relaxed);
+        (StatusCode::ACCEPTED, Json(json!({"name": "web", "action": "UPDATE"})))
+    };
+    let preview =
+        async || Json(json!({"counts": {"update": 1}, "resources": [{"name": "a", "change": "update"}]}));
+    api()
+        .route("/v1/stacks/{stack}/template", get(template))
+        .route("/v1/stacks/{stack}/preview", post(preview))
+        .route("/v1/stacks/{stack}", axum::routing::put(update))
+}
+
+#[tokio::test]
+async fn an_update_of_somebody_else_in_between_is_previewed_again() {
+    let (revision, begun) = (Arc::new(AtomicU32::new(6)), Arc::new(AtomicU32::new(0)));
+    let (_running, stopped) = watch::channel(());
+    let api = crossed_api(&revision, &begun);
+    let console = with(api, Host { random: bytes, peer: |_| Some(Extensions::new()), stopped });
+    let (cookie, key) = log_in(&console, "anna").await;
+    let mark = |page: &str| {
+        let (_, rest) = page.split_once("name=\"previewed\" value=\"").unwrap_or_else(|| panic!("{page}"));
+        rest.split('"').next().unwrap().to_owned()
+    };
+    let send = async |path: &str, previewed: &str| {
+        let form = [("key", &*key), ("template", "a: 2"), ("previewed", previewed)];
+        ask(&console, path, &cookie, Some(&form)).await
+    };
+    let first = mark(&text(send("/console/stacks/web/update", "").await).await);
+    let answer = send("/console/stacks/web/update/start", &first).await;
+    assert_eq!((answer.status(), begun.load(Relaxed)), (StatusCode::OK, 0));
+    let page = text(answer).await;
+    assert!(page.contains("Nothing was started: look again."), "{page}");
+    let second = mark(&page);
+    assert_ne!(first, second);
+    let answer = send("/console/stacks/web/update/start", &second).await;
+    assert_eq!((answer.status(), begun.load(Relaxed)), (StatusCode::SEE_OTHER, 7));
 }
 
 #[tokio::test]

@@ -79,6 +79,7 @@ impl Engine {
         options: Options,
     ) -> Result<Answer, Refusal> {
         let id = self.traversals.jobs.changeable(name)?;
+        self.graph().stacks[&id].is_at(options.revision)?;
         self.traversals.jobs.no_paused_rollout(id)?;
         let target = Target { action: StackAction::Update, revision: None, options, is_wish: true };
         self.begin(id, source, target)
@@ -175,6 +176,19 @@ impl Engine {
             *difference = changes;
         }
         Ok(begun)
+    }
+}
+
+impl Stack {
+    /// Whether an update of this revision may begin; of any, if it is `None`.
+    pub(crate) fn is_at(&self, revision: Option<u32>) -> Result<(), Refusal> {
+        match revision {
+            Some(wanted) if wanted != self.revision => Err(Refusal::Conflict(format!(
+                "stack '{}' is at revision {}, not {wanted}: look again",
+                self.name, self.revision
+            ))),
+            Some(_) | None => Ok(()),
+        }
     }
 }
 

@@ -142,6 +142,9 @@ pub struct Options {
     /// A stack that is created has nodes with this label alone.
     #[serde(default)]
     pub scope: Option<NodeLabel>,
+    /// Refuse the update if the stack is at another revision. A condition of the request, so it is not kept.
+    #[serde(skip)]
+    pub revision: Option<u32>,
 }
 
 impl Default for Options {
@@ -155,6 +158,7 @@ impl Default for Options {
             timeout: Duration::from_secs(3600),
             max_nodes: None,
             scope: None,
+            revision: None,
         }
     }
 }

@@ -163,7 +163,8 @@ impl Read {
             self.whole_template()?;
         }
         let Self { template, environments, files, parameters, options, .. } = self;
-        Ok(UpdateStack { template, environments, files, parameters, existing, options })
+        let revision = None;
+        Ok(UpdateStack { template, environments, files, parameters, existing, revision, options })
     }
 }
 

@@ -40,8 +40,7 @@ pub(super) fn updated(
 /// replaces one of its name, and values that a new template lacks are dropped. A given file replaces the
 /// stack's file of that key; files of the stack that are no longer named are dropped.
 fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result<SourceText, ApiError> {
-    let UpdateStack { template, environments: given, mut files, parameters: values, existing, options: _ } =
-        body;
+    let UpdateStack { template, environments: given, mut files, parameters: values, existing, .. } = body;
     let (mut parameters, mut environments) =
         if existing { (current.parameters, current.environments) } else { Default::default() };
     environments.retain(|known| !given.iter().any(|given| given.name == known.name));

@@ -121,7 +121,7 @@ pub struct Updated {
 pub async fn update(held: Held, name: StackName, reader: Reader) -> Result<Updated, ApiError> {
     blocking(move || {
         let mut body: UpdateStack = parse_json(&held)?;
-        let options = how(std::mem::take(&mut body.options))?;
+        let options = Options { revision: body.revision, ..how(std::mem::take(&mut body.options))? };
         let is_needed = body.existing || body.template.is_none();
         let current = match current(&reader, &name) {
             // A complete new source repairs a stack whose revision cannot be read.
@@ -154,7 +154,7 @@ pub async fn preview(
 ) -> Result<Previewed, ApiError> {
     blocking(move || {
         let mut body: UpdateStack = parse_json(&held)?;
-        let options = how(std::mem::take(&mut body.options))?;
+        let options = Options { revision: body.revision, ..how(std::mem::take(&mut body.options))? };
         let current = match missing {
             Some(refusal) if body.template.is_none() => return Err(refusal.into()),
             Some(_) => None,
@@ -236,5 +236,16 @@ fn how(asked: stack::Options) -> Result<Options, ApiError> {
         }
     };
     // Whose scope it is, the driver knows.
-    Ok(Options { rollback, require_nodes, delete_first, converge, adopt, timeout, max_nodes, scope: None })
+    let (scope, revision) = (None, None);
+    Ok(Options {
+        rollback,
+        require_nodes,
+        delete_first,
+        converge,
+        adopt,
+        timeout,
+        max_nodes,
+        scope,
+        revision,
+    })
 }

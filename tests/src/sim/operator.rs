@@ -85,6 +85,7 @@ impl Operators {
             timeout: Duration::from_secs(*self.dice.pick(&[5, 20, 60, 180, 600])),
             max_nodes: None,
             scope: None,
+            revision: None,
         }
     }
 }

@@ -45,7 +45,8 @@ pub(super) fn changed(
 ) -> Result<Value, Failure> {
     let Sent { template, environments, files } = Source::read(template, &given.environments)?.sent();
     let parameters = parameters(&given.parameters);
-    Ok(json!(UpdateStack { template, environments, files, parameters, existing, options }))
+    let revision = None;
+    Ok(json!(UpdateStack { template, environments, files, parameters, existing, revision, options }))
 }
 
 pub async fn update(asked: Update, client: &mut Client, format: Format) -> Result<(), Failure> {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::Form;
 use axum::extract::Path;
-use axum::http::Method;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Redirect, Response};
 use maud::{Markup, html};
 use muster_api::preview::{PreviewRow, PreviewView};
@@ -64,13 +64,24 @@ pub async fn start(visitor: Visitor, Path(name): Path<String>, Form(form): Form<
         Err(problem) => return refused(&visitor, &name, &form.template, &problem),
     };
     if update.mark != form.previewed {
-        let note = html! { p.note { "The template or the stack has changed since. Nothing was started: look again." } };
-        return compared(&visitor, &name, &form.template, &update, note).await;
+        return compared(&visitor, &name, &form.template, &update, changed()).await;
     }
-    match visitor.api.send::<Begun>(Method::PUT, &path(["v1", "stacks", &name]), &update.request).await {
-        Ok(_) => Redirect::to(&path(["console", "stacks", &name])).into_response(),
-        Err(problem) => refused(&visitor, &name, &form.template, &problem),
+    let begun = visitor.api.send::<Begun>(Method::PUT, &path(["v1", "stacks", &name]), &update.request).await;
+    let Err(problem) = begun else {
+        return Redirect::to(&path(["console", "stacks", &name])).into_response();
+    };
+    // Another update may have begun meanwhile.
+    if problem.status == StatusCode::CONFLICT
+        && let Ok(update) = Update::to(&visitor, &name, &form.template).await
+        && update.mark != form.previewed
+    {
+        return compared(&visitor, &name, &form.template, &update, changed()).await;
     }
+    refused(&visitor, &name, &form.template, &problem)
+}
+
+fn changed() -> Markup {
+    html! { p.note { "The template or the stack has changed since. Nothing was started: look again." } }
 }
 
 async fn current(visitor: &Visitor, name: &str) -> Result<TemplateView, Problem> {
@@ -91,7 +102,9 @@ impl Update {
         let text = with_ends_of(&current.template, template);
         let mark = mark(&format!("{} {text}", current.revision));
         let template = Some(TemplateFile { name: current.name, text, files: current.files });
-        Ok(Self { request: UpdateStack { template, existing: true, ..UpdateStack::default() }, mark })
+        let revision = Some(current.revision);
+        let request = UpdateStack { template, existing: true, revision, ..UpdateStack::default() };
+        Ok(Self { request, mark })
     }
 }
 

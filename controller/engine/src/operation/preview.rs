@@ -115,6 +115,7 @@ impl View<'_> {
                 &new
             }
         };
+        stack.is_at(options.revision)?;
         let id = if stack.id == u64::MAX { UNKNOWN.to_owned() } else { stack.id.to_string() };
         let source = source.clone().of_stack(&stack.name, &id);
         let source = &source.map_err(|errors| Refusal::Invalid(errors.to_string()))?;

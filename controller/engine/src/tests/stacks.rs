@@ -204,6 +204,30 @@ fn what_contradicts_is_refused_and_changes_nothing() {
     assert!(bed.delete().is_ok(), "a delete asked for twice is one");
 }
 
+/// Another operator's update in between is not overwritten.
+#[test]
+fn an_update_of_another_revision_is_refused_and_changes_nothing() {
+    let mut bed = Bed::new(1);
+    bed.create(template("a: x=1")).unwrap();
+    bed.idle();
+    bed.update(template("a: x=2")).unwrap();
+    bed.idle();
+    let of = |revision| Options { revision: Some(revision), ..options() };
+    let update =
+        |revision| Request::Update { name: stack(), source: template("a: x=3"), options: of(revision) };
+    let writes = bed.tables.writes;
+    for wrong in [0, 1, 3] {
+        let Err(Refusal::Conflict(why)) = bed.ask(update(wrong)) else { panic!("refused") };
+        assert_eq!(why, format!("stack 's' is at revision 2, not {wrong}: look again"));
+        let preview = bed.engine.view().preview(&stack(), &template("a: x=3"), None, &of(wrong)).unwrap_err();
+        assert_eq!(preview, Refusal::Conflict(why));
+    }
+    assert_eq!((bed.tables.writes, &*bed.reality()[0].1["x"]), (writes, "2"));
+    bed.ask(update(2)).unwrap();
+    bed.idle();
+    assert_eq!(bed.reality()[0].1["x"], "3");
+}
+
 #[test]
 fn one_thing_has_one_owner() {
     let mut bed = Bed::new(1);

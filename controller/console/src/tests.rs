@@ -1,11 +1,12 @@
 //! The console before an API that answers what a test says: pages, sessions and refusals without a controller.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 use axum::Json;
 use axum::body::{Body, to_bytes};
-use axum::extract::{FromRequestParts as _, Path, State};
+use axum::extract::{FromRequestParts as _, Path, Query, State};
 use axum::http::header::{AUTHORIZATION, COOKIE, LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, Request, Response, StatusCode};
 use axum::middleware::Next;
@@ -458,6 +459,34 @@ async fn an_update_of_somebody_else_in_between_is_previewed_again() {
     assert_ne!(first, second);
     let answer = send("/console/stacks/web/update/start", &second).await;
     assert_eq!((answer.status(), begun.load(Relaxed)), (StatusCode::SEE_OTHER, 7));
+}
+
+/// Stacks under way come first, and each is on one page.
+#[tokio::test]
+async fn rollouts_have_pages() {
+    let list = async |Query(query): Query<BTreeMap<String, String>>| {
+        let first = if query["status"] == "FAILED" { 'a' } else { 'b' };
+        let names = (0..60).map(|number| format!("{first}{number:03}"));
+        let names = names.filter(|name| query.get("marker").is_none_or(|marker| name > marker));
+        let rows = names.take(query["limit"].parse().unwrap()).map(|name| json!({"name": name}));
+        Json(rows.collect::<Vec<_>>())
+    };
+    let (_running, stopped) = watch::channel(());
+    let host = Host { random: bytes, peer: |_| Some(Extensions::new()), stopped };
+    let console = with(api().route("/v1/stacks", get(list)), host);
+    let (cookie, _) = log_in(&console, "anna").await;
+    let (mut next, mut seen) = (Some("/console/rollouts".to_owned()), Vec::new());
+    while let Some(path) = next {
+        let page = text(ask(&console, &path, &cookie, None).await).await;
+        let links = page.split("Stack <a href=\"/console/stacks/").skip(1);
+        let names: Vec<String> = links.map(|rest| rest.split('"').next().unwrap().to_owned()).collect();
+        assert!(!names.is_empty() && names.len() <= 50, "{path}: {names:?}");
+        seen.extend(names);
+        let rest = page.split_once("rel=\"next\" href=\"").map(|(_, rest)| rest);
+        next = rest.map(|rest| rest.split('"').next().unwrap().replace("&amp;", "&"));
+    }
+    let all = ['b', 'a'].into_iter().flat_map(|first| (0..60).map(move |n| format!("{first}{n:03}")));
+    assert_eq!(seen, all.collect::<Vec<_>>());
 }
 
 #[tokio::test]

@@ -109,6 +109,6 @@ pub struct IntentProof {
     pub tried: usize,
     /// Further such ports, of very many, where none was tried.
     pub left_out: usize,
-    /// The way of the packet that is not ok.
+    /// The way of the packet that is not ok; of the first one that was tried, if each of them arrives.
     pub trace: Option<TraceView>,
 }

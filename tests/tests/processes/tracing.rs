@@ -117,7 +117,8 @@ fn a_packet_is_followed_and_an_intent_verified_on_real_switches() {
     eventually("the background finds it", || line.broken().as_str().map(drop));
     line.switches[1].ofctl(&["--strict", "del-flows", "br0", "table=0,priority=60000,in_port=to1"]);
     eventually("the background finds it well again", || line.broken().is_null().then_some(()));
-    line.site.ok(&["intent", "verify", "there"]);
+    let verified = line.site.ok(&["intent", "verify", "there"]);
+    assert!(verified.contains("there  ok") && verified.contains("sw-3/br0"), "its way is shown: {verified}");
 
     // A rule of the intent that somebody takes off comes back, and packets arrive again.
     line.switches[1].ofctl(&["del-flows", "br0", "cookie=0x4d55000000000000/0xffff000000000000"]);

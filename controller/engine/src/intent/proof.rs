@@ -219,7 +219,7 @@ impl View<'_> {
         };
         let (reason, trace) = match found {
             Some((why, trace)) => (self.reason(*why, trace), Some(self.trace_view(trace))),
-            None => (String::new(), None),
+            None => (String::new(), traces.first().map(|trace| self.trace_view(trace))),
         };
         IntentProof { verdict, reason, trace, ..proof }
     }

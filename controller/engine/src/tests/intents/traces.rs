@@ -190,7 +190,10 @@ fn an_intent_is_verified() {
     let mut ring = Ring::new(5);
     ring.submit("one", 0, 2).unwrap();
     let proof = verified(&mut ring, "one");
-    assert_eq!((proof.verdict, proof.tried, &*proof.reason, proof.trace), (Verdict::Ok, 1, "", None));
+    assert_eq!((proof.verdict, proof.tried, &*proof.reason), (Verdict::Ok, 1, ""));
+    let way = proof.trace.expect("the way of a packet that arrives is shown as well");
+    let devices: Vec<&str> = way.hops.iter().map(|hop| &*hop.device).collect();
+    assert_eq!((way.delivered, &devices[..]), (true, &["node-0/br0", "node-1/br0", "node-2/br0"][..]));
     let stolen = steal(&mut ring, 1);
     let proof = verified(&mut ring, "one");
     assert_eq!(proof.verdict, Verdict::Broken);

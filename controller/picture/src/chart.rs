@@ -13,7 +13,7 @@ const FIGURES_WIDTH: u32 = 40;
 /// A line has a gap where samples are missing for longer than so many times the usual.
 const GAP: f64 = 2.5;
 /// Colours that stand apart on white, also for most of those who see few.
-const COLOURS: [RGBColor; 6] = [
+pub(crate) const COLOURS: [RGBColor; 6] = [
     RGBColor(0, 90, 160),
     RGBColor(200, 60, 0),
     RGBColor(0, 120, 90),

@@ -5,6 +5,8 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 pub mod chart;
+#[cfg(test)]
+mod contrast;
 pub mod drawing;
 pub mod network;
 pub mod stack;

@@ -16,7 +16,7 @@ mod dot;
 /// The most intents whose paths are drawn: as many as there are distinct colours.
 pub const DRAWN: usize = COLOURS.len();
 const COLOURS: [&str; 10] = [
-    "#1565c0", "#c62828", "#2e7d32", "#ef6c00", "#6a1b9a", "#00838f", "#ad1457", "#9e9d24", "#4e342e",
+    "#1565c0", "#c62828", "#2e7d32", "#ef6c00", "#6a1b9a", "#00838f", "#ad1457", "#827717", "#4e342e",
     "#37474f",
 ];
 
@@ -155,7 +155,7 @@ fn drawing(picture: &Picture) -> Drawing {
         let look = Look { fill, stroke, ..Look::default() };
         Shape { text: vec![device.name.clone(), state], tooltip, look, urgency: 0 }
     };
-    let link = Look { stroke: "#90a4ae", ..Look::default() };
+    let link = Look { stroke: "#78909c", ..Look::default() };
     let down = Look { stroke: "#b71c1c", is_dashed: true, ..Look::default() };
     let cable = |cable: &Cable| Line {
         from: place[cable.from],

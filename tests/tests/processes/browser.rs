@@ -1,6 +1,8 @@
 //! A headless Chromium on a machine of its own, driven over WebDriver as a person would use it.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use tokio::runtime::{Builder, Runtime};
 
 /// The port of chromedriver in the machine's namespace.
 const PORT: u16 = 9515;
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 /// Keys, as WebDriver has them.
 pub const TAB: &str = "\u{e004}";
 pub const ENTER: &str = "\u{e007}";
@@ -51,7 +54,7 @@ impl<'a> Browser<'a> {
         let Value::Object(wanted) = wanted else { unreachable!() };
         let runtime = Builder::new_current_thread().enable_all().build().unwrap();
         let client = machine.inside(|| {
-            eventually("chromedriver answers", || std::net::TcpStream::connect(("127.0.0.1", PORT)).ok());
+            eventually("chromedriver answers", || TcpStream::connect(("127.0.0.1", PORT)).ok());
             let connecting = async {
                 let mut builder =
                     ClientBuilder::new(hyper_util::client::legacy::connect::HttpConnector::new());
@@ -61,6 +64,28 @@ impl<'a> Browser<'a> {
             runtime.block_on(connecting).unwrap()
         });
         Self { machine, runtime, client, _driver: driver }
+    }
+
+    /// Shows pages in `light` or `dark` colours; those that the browser began with, if the scheme is empty. WebDriver
+    /// has no such command, so this is one of chromedriver's own.
+    pub fn prefer(&self, scheme: &str) {
+        let session = self.within(async |client| client.session_id().await).unwrap().unwrap();
+        let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
+        let body = json!({"cmd": "Emulation.setEmulatedMedia", "params": {"features": features}}).to_string();
+        let request = format!(
+            "POST /session/{session}/goog/cdp/execute HTTP/1.1\r\nHost: 127.0.0.1:{PORT}\r\nConnection: close\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let status = self.machine.inside(|| {
+            let mut stream = TcpStream::connect(("127.0.0.1", PORT)).unwrap();
+            stream.set_read_timeout(Some(ANSWER_WITHIN)).unwrap();
+            stream.write_all(request.as_bytes()).unwrap();
+            let mut status = String::new();
+            BufReader::new(stream).read_line(&mut status).unwrap();
+            status
+        });
+        assert!(status.starts_with("HTTP/1.1 200 "), "{status}");
     }
 
     fn within<T: Send>(&self, work: impl AsyncFnOnce(Client) -> T + Send) -> T {

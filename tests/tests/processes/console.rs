@@ -116,33 +116,8 @@ fn template(root: &Path, text: &str) -> String {
     )
 }
 
-#[test]
-fn operators_work_in_a_browser() {
-    let fleet = Fleet::start();
-    fleet.fill();
-    let site = &fleet.site;
-    let dir = TempDir::new().unwrap();
-    let judge = Judge::new(dir.path());
-    let (anna, vera, eve) =
-        (fleet.token("anna", "operator"), fleet.token("vera", "viewer"), fleet.token("eve", "operator"));
-    let browser = Browser::start(&fleet.desks[0], &dir.path().join("anna"), false);
-
-    // Nobody sees anything without a token.
-    browser.go(&fleet.url("/"));
-    browser.until("Log in to Muster");
-    judge.page(&browser, "login");
-    browser.fill("#token", "something else");
-    browser.press("Log in");
-    browser.until("That is no user's token");
-    browser.go(&fleet.url("/console/stacks/web"));
-    browser.fill("#token", &anna);
-    browser.press("Log in");
-    browser.until("What waits for what");
-    assert!(browser.url().ends_with("/console/stacks/web"), "a login leads to the page that was asked for");
-    judge.page(&browser, "stack");
-    assert!(browser.text("main").contains(SCRIPT), "it is shown as text");
-
-    // Every page.
+/// Clicks through every page, and has each of them judged.
+fn every_page(browser: &Browser<'_>, judge: &Judge) {
     for (link, says, name) in [
         ("Fleet", "Nodes by name", "fleet"),
         ("web-1", "Resources of stacks here", "node"),
@@ -163,10 +138,48 @@ fn operators_work_in_a_browser() {
     ] {
         browser.press(link);
         browser.until(says);
+        if name == "verify" {
+            let drawn = browser.run("return document.querySelector('main svg').textContent", &[]);
+            assert!(drawn.as_str().unwrap().contains("web-2/br0"), "the way of a packet is drawn: {drawn}");
+        }
         if !name.is_empty() {
-            judge.page(&browser, name);
+            judge.page(browser, name);
         }
     }
+}
+
+#[test]
+fn operators_work_in_a_browser() {
+    let fleet = Fleet::start();
+    fleet.fill();
+    let site = &fleet.site;
+    let dir = TempDir::new().unwrap();
+    let judge = Judge::new(dir.path());
+    let (anna, vera, eve) =
+        (fleet.token("anna", "operator"), fleet.token("vera", "viewer"), fleet.token("eve", "operator"));
+    let browser = Browser::start(&fleet.desks[0], &dir.path().join("anna"), false);
+
+    // Nobody sees anything without a token.
+    browser.go(&fleet.url("/"));
+    browser.until("Log in to Muster");
+    judge.page(&browser, "login");
+    browser.fill("#token", "something else");
+    browser.press("Log in");
+    browser.until("That is no user's token");
+    judge.page(&browser, "login-refused");
+    browser.run("document.getElementById('token').value = 'x'.repeat(9000)", &[]);
+    browser.press("Log in");
+    browser.until("Too large");
+    judge.page(&browser, "too-large");
+    browser.go(&fleet.url("/console/stacks/web"));
+    browser.fill("#token", &anna);
+    browser.press("Log in");
+    browser.until("What waits for what");
+    assert!(browser.url().ends_with("/console/stacks/web"), "a login leads to the page that was asked for");
+    judge.page(&browser, "stack");
+    assert!(browser.text("main").contains(SCRIPT), "it is shown as text");
+
+    every_page(&browser, &judge);
 
     // Searches, and what is not there.
     browser.go(&fleet.url("/console"));
@@ -219,6 +232,8 @@ fn operators_work_in_a_browser() {
     });
     let root = site.path().join("made");
     browser.go(&fleet.url("/console/stacks/web/update"));
+    browser.until("Files, environments and parameters stay as they are.");
+    judge.page(&browser, "update");
     browser.run(
         "document.getElementById('template').value = arguments[0]",
         &[template(&root, "hello again").into()],

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::browser::{Browser, ENTER, TAB};
+use crate::judge::Judge;
 
 /// Text that a browser would run, if a page took it for its own.
 const SCRIPT: &str = "<img src=x onerror='window.taken = 1'><script>window.taken = 1</script>";
@@ -141,6 +142,19 @@ fn an_operator_steers_a_rollout_in_a_browser() {
     let drawn = drawn.as_str().unwrap();
     assert!(drawn.contains("after") && drawn.contains("motd[web-3]"), "{drawn}");
     assert_eq!(browser.violations(), json!([]));
+
+    // A rollout under way, with its buttons, also those that are asked for twice.
+    let judge = Judge::new(dir.path());
+    judge.page(&browser, "stack-rollout");
+    browser.go(&fleet.url("/console/rollouts"));
+    browser.until("Rollout of motd");
+    browser.run("document.querySelectorAll('main details').forEach((it) => { it.open = true; })", &[]);
+    let shown =
+        browser.run("return [...document.querySelectorAll('main button')].map((it) => it.innerText)", &[]);
+    assert_eq!(shown, json!(["Pause", "Promote", "Abort"]));
+    judge.page(&browser, "rollout");
+    browser.go(&fleet.url("/console/stacks/web"));
+    browser.until("Rollout of motd");
 
     // Its buttons: two by the keyboard, and one that asks first.
     tab_to(&browser, "Pause");

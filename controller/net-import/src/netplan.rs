@@ -118,14 +118,21 @@ impl Import {
         let Some(mut wanted) = part.part("match")? else {
             return Ok(Some(given.unwrap_or_else(|| id.to_owned())));
         };
-        let by_name = wanted.text("name")?.filter(|name| !name.contains(['*', '?', '[']));
-        let (path, by) = (wanted.path.clone(), wanted.unread());
-        if let Some(name) = given.or(by_name) {
-            return Ok(Some(name));
+        let by_name = wanted.text("name")?;
+        let is_exact = by_name.as_ref().is_some_and(|name| !name.contains(['*', '?', '[']));
+        let mut by = wanted.unread();
+        let name = given.clone().or_else(|| by_name.clone().filter(|_| is_exact));
+        let Some(name) = name else {
+            let by = if by.is_empty() { wanted.path } else { by.join(", ") };
+            self.left_out.push(format!("{}: a network document has the link's name, not {by}", part.path));
+            return Ok(None);
+        };
+        if by_name.is_some_and(|wanted| wanted != name) {
+            by.push(wanted.at("name"));
         }
-        let by = if by.is_empty() { path } else { by.join(", ") };
-        self.left_out.push(format!("{}: a network document has the link's name, not {by}", part.path));
-        Ok(None)
+        self.left_out
+            .extend(by.into_iter().map(|by| format!("{by}: a network document has the link's name alone")));
+        Ok(Some(name))
     }
 
     fn bonds(&mut self, network: &mut Part<'_>) -> Result<(), Malformed> {
@@ -464,6 +471,7 @@ mod tests {
         assert_eq!(
             left_out,
             [
+                "network.ethernets.right.match.macaddress: a network document has the link's name alone",
                 "network.bridges.empty.parameters.stp: a network document has no such setting",
                 "network.vlans.storage: the link is called vlan8 in a network document",
             ]
@@ -487,6 +495,29 @@ mod tests {
                 {"type": "interface", "name": "eth2"},
                 {"type": "vlan", "vlan_id": 5, "addresses": [{"ip_netmask": "192.0.2.5/24"}]},
             ]}])
+        );
+    }
+
+    #[test]
+    fn what_a_card_is_known_by_is_named_beside_its_name() {
+        let text = "network:
+  version: 2
+  ethernets:
+    a: {match: {name: eth0, driver: virtio_net}}
+    b: {match: {name: 'en*', macaddress: '52:54:00:00:00:01'}, set-name: eth1}
+    c: {match: {name: eth2}}
+";
+        let Imported { document, left_out } = imported(&[text]);
+        let names: Vec<&Value> =
+            document["network_config"].as_array().unwrap().iter().map(|object| &object["name"]).collect();
+        assert_eq!(names, ["eth0", "eth1", "eth2"]);
+        assert_eq!(
+            left_out,
+            [
+                "network.ethernets.a.match.driver: a network document has the link's name alone",
+                "network.ethernets.b.match.macaddress: a network document has the link's name alone",
+                "network.ethernets.b.match.name: a network document has the link's name alone",
+            ]
         );
     }
 

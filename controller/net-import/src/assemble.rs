@@ -24,12 +24,19 @@ pub(crate) struct Link {
     pub object: Map<String, Value>,
     /// The links below it, by name; one that the file does not describe is an interface.
     pub members: Vec<String>,
+    /// The link that carries this VLAN, by its name in the file.
+    pub carrier: Option<String>,
 }
 
 impl Link {
     pub fn new(path: impl Into<String>, kind: &str, name: &str) -> Self {
-        let mut link =
-            Self { path: path.into(), name: name.to_owned(), object: Map::new(), members: Vec::new() };
+        let mut link = Self {
+            path: path.into(),
+            name: name.to_owned(),
+            object: Map::new(),
+            members: Vec::new(),
+            carrier: None,
+        };
         link.set("type", kind);
         link.set("name", name);
         link
@@ -50,22 +57,34 @@ impl Link {
     pub fn kind(&self) -> &str {
         self.object.get("type").and_then(Value::as_str).unwrap_or_default()
     }
+
+    /// The link's name in a document: a VLAN has none of its own.
+    pub fn called(&self) -> String {
+        match self.object.get("vlan_id") {
+            Some(number) => format!("vlan{number}"),
+            None => self.name.clone(),
+        }
+    }
 }
 
-/// The document of these links.
+/// The document of these links. Links of the file that are `absent` from them are named already.
 pub(crate) fn assemble(
     links: Vec<Link>,
     removed: Vec<Value>,
     mut left_out: Vec<String>,
+    absent: BTreeSet<String>,
 ) -> Result<Imported, Malformed> {
+    let (mut links, absent) = distinct(links, absent, &mut left_out);
     let order: Vec<String> = links.iter().map(|link| link.name.clone()).collect();
     let mut owned = BTreeSet::new();
-    let mut links = links;
     for link in &mut links {
         let (path, name) = (link.path.clone(), link.name.clone());
         link.members.retain(|member| {
-            let is_free = *member != name && owned.insert(member.clone());
-            if !is_free {
+            let is_absent = absent.contains(member);
+            let is_free = !is_absent && *member != name && owned.insert(member.clone());
+            if is_absent {
+                left_out.push(format!("{path}: {member} is left out, so it is no member"));
+            } else if !is_free {
                 left_out.push(format!("{path}: {member} is a member of another link already"));
             }
             is_free
@@ -94,6 +113,49 @@ pub(crate) fn assemble(
         Malformed::new("the network as a whole", format!("Muster would refuse the document: {error}"))
     })?;
     Ok(Imported { document, left_out })
+}
+
+/// The links with each name once, and no VLAN without its carrier; and the names that are absent from them.
+fn distinct(
+    links: Vec<Link>,
+    mut absent: BTreeSet<String>,
+    left_out: &mut Vec<String>,
+) -> (Vec<Link>, BTreeSet<String>) {
+    let (mut called, mut taken) = (BTreeMap::new(), BTreeSet::new());
+    let mut kept: Vec<Link> = Vec::new();
+    for link in links {
+        if called.contains_key(&link.name) || taken.contains(&link.called()) {
+            let name = link.called();
+            left_out.push(format!("{}: another link is called {name} in the document already", link.path));
+            absent.insert(link.name);
+        } else {
+            taken.insert(link.called());
+            called.insert(link.name.clone(), link.called());
+            kept.push(link);
+        }
+    }
+    absent.retain(|name| !called.contains_key(name));
+    let mut carried: BTreeMap<&str, Vec<&Link>> = BTreeMap::new();
+    for link in &kept {
+        if let Some(carrier) = &link.carrier {
+            carried.entry(carrier).or_default().push(link);
+        }
+    }
+    let mut next: Vec<String> = absent.iter().cloned().collect();
+    while let Some(carrier) = next.pop() {
+        for link in carried.remove(carrier.as_str()).into_iter().flatten() {
+            left_out.push(format!("{}: {carrier}, which carries it, is left out", link.path));
+            absent.insert(link.name.clone());
+            next.push(link.name.clone());
+        }
+    }
+    kept.retain(|link| !absent.contains(&link.name));
+    for link in &mut kept {
+        if let Some(carrier) = link.carrier.take() {
+            link.set("device", called.get(&carrier).cloned().unwrap_or(carrier));
+        }
+    }
+    (kept, absent)
 }
 
 /// The object with its members, which are taken off the map: so each is there once.
@@ -152,7 +214,8 @@ mod tests {
         twice.members = vec!["eth0".into(), "eth5".into()];
         let (mut a, mut b) = (Link::new("a", "linux_bridge", "a"), Link::new("b", "linux_bridge", "b"));
         (a.members, b.members) = (vec!["b".into()], vec!["a".into()]);
-        let imported = assemble(vec![bond, bridge, eth0, twice, a, b], Vec::new(), Vec::new()).unwrap();
+        let imported =
+            assemble(vec![bond, bridge, eth0, twice, a, b], Vec::new(), Vec::new(), BTreeSet::new()).unwrap();
         assert_eq!(
             imported.document,
             json!({"network_config": [
@@ -174,11 +237,54 @@ mod tests {
         );
     }
 
+    fn vlan(name: &str, id: u32, carrier: &str) -> Link {
+        let mut link = Link::new(name, "vlan", name);
+        link.object.remove("name");
+        link.set("vlan_id", id);
+        link.carrier = Some(carrier.to_owned());
+        link
+    }
+
+    #[test]
+    fn a_name_that_comes_twice_is_named() {
+        let mut bridge = Link::new("br", "linux_bridge", "br0");
+        bridge.members = vec!["w7".into(), "gone".into()];
+        let links = vec![
+            vlan("v9", 9, "v7"),
+            vlan("v7", 7, "eth0"),
+            vlan("w7", 7, "eth1"),
+            vlan("w8", 8, "w7"),
+            vlan("w6", 6, "w8"),
+            bridge,
+            Link::new("br, again", "ovs_bridge", "br0"),
+        ];
+        let imported = assemble(links, Vec::new(), Vec::new(), BTreeSet::from(["gone".to_owned()])).unwrap();
+        assert_eq!(
+            imported.document,
+            json!({"network_config": [
+                {"type": "vlan", "vlan_id": 9, "device": "vlan7"},
+                {"type": "vlan", "vlan_id": 7, "device": "eth0"},
+                {"type": "linux_bridge", "name": "br0", "members": []},
+            ]})
+        );
+        assert_eq!(
+            imported.left_out,
+            [
+                "w7: another link is called vlan7 in the document already",
+                "br, again: another link is called br0 in the document already",
+                "w8: w7, which carries it, is left out",
+                "w6: w8, which carries it, is left out",
+                "br: w7 is left out, so it is no member",
+                "br: gone is left out, so it is no member",
+            ]
+        );
+    }
+
     #[test]
     fn what_muster_refuses_is_left_out_with_its_reason() {
         let mut link = Link::new("x", "interface", "eth0");
         link.set("mtu", 3);
-        let imported = assemble(vec![link], Vec::new(), Vec::new()).unwrap();
+        let imported = assemble(vec![link], Vec::new(), Vec::new(), BTreeSet::new()).unwrap();
         assert_eq!(imported.document, json!({"network_config": []}));
         assert!(imported.left_out[0].starts_with("x: Muster refuses it: "), "{:?}", imported.left_out);
     }

@@ -4,7 +4,7 @@
 //!
 //! Absent: links that a document does not have (Wi-Fi, modems, tunnels, VRFs, dummy links), which are left out by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -73,7 +73,7 @@ pub fn netplan(files: Vec<Value>) -> Result<Imported, Malformed> {
         }
     }
     network.end(&mut import.left_out);
-    assemble(import.links, Vec::new(), import.left_out)
+    assemble(import.links, Vec::new(), import.left_out, import.absent)
 }
 
 /// Netplan's own rule: maps grow together, lists are appended, and of two values the later one counts.
@@ -95,6 +95,8 @@ struct Import {
     links: Vec<Link>,
     /// The name of each link, by its id. `None`: it has one that the file does not know.
     names: BTreeMap<String, Option<String>>,
+    /// The ids of VLANs that are left out.
+    absent: BTreeSet<String>,
     servers: Servers,
     left_out: Vec<String>,
 }
@@ -235,11 +237,16 @@ impl Import {
                 self.left_out.push(format!("{}: the link is called {name} in a network document", part.path));
             }
             if let Some(carrier) = part.text("link")? {
+                if self.names.get(&carrier).is_some_and(Option::is_none) {
+                    self.left_out.push(format!("{}: {carrier}, which carries it, is left out", part.path));
+                    self.absent.insert(id.to_owned());
+                    continue;
+                }
                 let carrier = self.name(&carrier);
                 let is_switch = |link: &&mut Link| link.name == carrier && link.kind() == "ovs_bridge";
                 match self.links.iter_mut().find(is_switch) {
                     Some(bridge) => bridge.members.push(id.to_owned()),
-                    None => link.set("device", carrier),
+                    None => link.carrier = Some(carrier),
                 }
             }
             self.common(&mut link, &mut part)?;
@@ -495,6 +502,40 @@ mod tests {
                 {"type": "interface", "name": "eth2"},
                 {"type": "vlan", "vlan_id": 5, "addresses": [{"ip_netmask": "192.0.2.5/24"}]},
             ]}])
+        );
+    }
+
+    #[test]
+    fn a_vlan_names_its_carrier_as_the_document_does() {
+        let text = "network:
+  version: 2
+  ethernets: {eth0: {}, card: {match: {macaddress: '52:54:00:00:00:01'}}}
+  vlans: {inner: {id: 9, link: v7}, v7: {id: 7, link: eth0}, lost: {id: 4, link: card}, more: {id: 5, link: lost}}
+  bridges: {br0: {interfaces: [lost]}}
+";
+        let Imported { document, left_out } = imported(&[text]);
+        assert_eq!(
+            document["network_config"],
+            json!([
+                {"type": "interface", "name": "eth0"},
+                {"type": "linux_bridge", "name": "br0", "members": []},
+                {"type": "vlan", "vlan_id": 9, "device": "vlan7"},
+                {"type": "vlan", "vlan_id": 7, "device": "eth0"},
+            ])
+        );
+        assert_eq!(
+            left_out,
+            [
+                "network.ethernets.card: a network document has the link's name, not \
+                 network.ethernets.card.match.macaddress",
+                "network.vlans.inner: the link is called vlan9 in a network document",
+                "network.vlans.lost: the link is called vlan4 in a network document",
+                "network.vlans.lost: card, which carries it, is left out",
+                "network.vlans.more: the link is called vlan5 in a network document",
+                "network.vlans.v7: the link is called vlan7 in a network document",
+                "network.vlans.more: lost, which carries it, is left out",
+                "network.bridges.br0: lost is left out, so it is no member",
+            ]
         );
     }
 

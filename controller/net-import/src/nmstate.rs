@@ -5,7 +5,7 @@
 //!
 //! Absent: capture policies of nmstate (`nmstatectl policy` writes the state that they mean).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -66,7 +66,7 @@ pub fn nmstate(state: &Value) -> Result<Imported, Malformed> {
         import.dns(dns)?;
     }
     top.end(&mut import.left_out);
-    assemble(import.links, import.removed, import.left_out)
+    assemble(import.links, import.removed, import.left_out, BTreeSet::new())
 }
 
 #[derive(Default)]
@@ -276,7 +276,7 @@ impl Import {
         let id = part.number("id")?.ok_or_else(|| Malformed::new(part.at("id"), "is missing"))?;
         self.be_vlan(link, id);
         if let Some(carrier) = part.text("base-iface")? {
-            link.set("device", carrier);
+            link.carrier = Some(carrier);
         }
         part.end(&mut self.left_out);
         Ok(())
@@ -546,6 +546,22 @@ hostname: {config: a}
                 "interfaces[4].bridge.options.stp: a network document has no such setting",
                 "interfaces[2]: an internal port of a network document has its bridge's name, or a VLAN's tag",
             ]
+        );
+    }
+
+    #[test]
+    fn a_vlan_names_its_carrier_as_the_document_does() {
+        let text = "interfaces:
+- {name: v9, type: vlan, vlan: {base-iface: v7, id: 9}}
+- {name: v7, type: vlan, vlan: {base-iface: eth0, id: 7}}
+";
+        let Imported { document, .. } = imported(text);
+        assert_eq!(
+            document["network_config"],
+            json!([
+                {"type": "vlan", "vlan_id": 9, "device": "vlan7"},
+                {"type": "vlan", "vlan_id": 7, "device": "eth0"},
+            ])
         );
     }
 

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use muster_shared::model::network::NetworkDocument;
 use serde_json::{Map, Value, json};
 
+use crate::ovs::{Setting, commands};
 use crate::{Imported, Malformed};
 
 /// Options that a member leaves to its bridge or bond.
@@ -26,6 +27,8 @@ pub(crate) struct Link {
     pub members: Vec<String>,
     /// The link that carries this VLAN, by its name in the file.
     pub carrier: Option<String>,
+    /// Settings in the database of Open vSwitch.
+    pub settings: Vec<Setting>,
 }
 
 impl Link {
@@ -36,6 +39,7 @@ impl Link {
             object: Map::new(),
             members: Vec::new(),
             carrier: None,
+            settings: Vec::new(),
         };
         link.set("type", kind);
         link.set("name", name);
@@ -96,7 +100,7 @@ pub(crate) fn assemble(
     for name in order.iter().filter(|name| !owned.contains(*name)) {
         let Some(link) = by_name.remove(name) else { continue };
         let path = link.path.clone();
-        let object = with_members(link, &mut by_name, &mut left_out, 0);
+        let object = with_members(link, &mut by_name, &mut left_out, 0, false);
         match NetworkDocument::parse(&json!([object])) {
             Ok(_) => objects.push(object),
             Err(error) => left_out.push(format!("{path}: Muster refuses it: {error}")),
@@ -164,8 +168,11 @@ fn with_members(
     others: &mut BTreeMap<String, Link>,
     left_out: &mut Vec<String>,
     depth: usize,
+    is_port: bool,
 ) -> Value {
     let in_ovs = link.kind() == "ovs_bridge";
+    let has_ports = in_ovs || (is_port && link.kind() == "ovs_bond");
+    write_settings(&mut link, is_port || in_ovs, left_out);
     let mut members = Vec::new();
     if depth >= DEPTH_MAX {
         link.members.clear();
@@ -179,12 +186,24 @@ fn with_members(
         if !(in_ovs && member.kind() == "vlan") {
             leave_layer3(&mut member, &link.name, left_out);
         }
-        members.push(with_members(member, others, left_out, depth + 1));
+        members.push(with_members(member, others, left_out, depth + 1, has_ports));
     }
     if !members.is_empty() || matches!(link.kind(), "linux_bridge" | "ovs_bridge") {
         link.set("members", members);
     }
     Value::Object(link.object)
+}
+
+/// Writes the settings of Open vSwitch. A document has them only for what it puts into a bridge there.
+fn write_settings(link: &mut Link, is_there: bool, left_out: &mut Vec<String>) {
+    let settings = std::mem::take(&mut link.settings);
+    if is_there && !settings.is_empty() {
+        link.set("ovs_extra", commands(&link.called(), &settings));
+    } else {
+        let name = link.called();
+        let why = |setting: Setting| format!("{}: {name} is in no bridge of Open vSwitch", setting.path);
+        left_out.extend(settings.into_iter().map(why));
+    }
 }
 
 fn leave_layer3(member: &mut Link, owner: &str, left_out: &mut Vec<String>) {
@@ -278,6 +297,38 @@ mod tests {
                 "br: gone is left out, so it is no member",
             ]
         );
+    }
+
+    #[test]
+    fn settings_of_open_vswitch_belong_to_a_bridge_there() {
+        let with = |mut link: Link, path: &str, table: &'static str| {
+            link.settings = vec![Setting::new(path, table, "other_config:k", "v")];
+            link
+        };
+        let mut bridge = with(Link::new("br", "ovs_bridge", "br0"), "br.k", "bridge");
+        bridge.members = vec!["eth0".into(), "pair".into()];
+        let mut bond = Link::new("pair", "ovs_bond", "pair");
+        bond.members = vec!["eth1".into(), "eth2".into()];
+        let links = vec![
+            bridge,
+            bond,
+            with(Link::new("eth0", "interface", "eth0"), "eth0.k", "interface"),
+            with(Link::new("eth1", "interface", "eth1"), "eth1.k", "interface"),
+            with(Link::new("eth3", "interface", "eth3"), "eth3.k", "interface"),
+        ];
+        let imported = assemble(links, Vec::new(), Vec::new(), BTreeSet::new()).unwrap();
+        assert_eq!(
+            imported.document,
+            json!({"network_config": [
+                {"type": "ovs_bridge", "name": "br0", "ovs_extra": ["set bridge br0 other_config:k=v"], "members": [
+                    {"type": "interface", "name": "eth0", "ovs_extra": ["set interface eth0 other_config:k=v"]},
+                    {"type": "ovs_bond", "name": "pair", "members": [
+                        {"type": "interface", "name": "eth1", "ovs_extra": ["set interface eth1 other_config:k=v"]},
+                        {"type": "interface", "name": "eth2"}]}]},
+                {"type": "interface", "name": "eth3"},
+            ]})
+        );
+        assert_eq!(imported.left_out, ["eth3.k: eth3 is in no bridge of Open vSwitch"]);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod assemble;
 mod layer3;
 mod netplan;
 mod nmstate;
+mod ovs;
 mod part;
 
 use serde_json::Value;

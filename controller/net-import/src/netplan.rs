@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::assemble::{Link, assemble};
 use crate::layer3::{Route, Servers, rule, with_prefix};
+use crate::ovs::{self, Setting};
 use crate::part::{Part, text};
 use crate::{Imported, Malformed};
 
@@ -41,6 +42,16 @@ const BOND: [(&str, &str); 19] = [
 ];
 /// Parameters that are times: milliseconds, or with a unit.
 const TIMES: [&str; 4] = ["arp-interval", "down-delay", "mii-monitor-interval", "up-delay"];
+/// Offloads, and the kernel's features that they switch, as systemd-networkd does.
+const OFFLOADS: [(&str, &str); 7] = [
+    ("receive-checksum-offload", "rx"),
+    ("transmit-checksum-offload", "tx"),
+    ("tcp-segmentation-offload", "tx-tcp-segmentation"),
+    ("tcp6-segmentation-offload", "tx-tcp6-segmentation"),
+    ("generic-segmentation-offload", "gso"),
+    ("generic-receive-offload", "gro"),
+    ("large-receive-offload", "lro"),
+];
 /// Settings for the tools that apply netplan's files.
 const FOR_OTHERS: [&str; 5] = ["critical", "ignore-carrier", "optional", "optional-addresses", "renderer"];
 
@@ -63,6 +74,10 @@ pub fn netplan(files: Vec<Value>) -> Result<Imported, Malformed> {
         return Err(Malformed::new(network.at("version"), format!("2 is read, not {version}")));
     }
     network.skip(&FOR_OTHERS);
+    if let Some(mut switch) = network.part("openvswitch")? {
+        import.protocols = (switch.at("protocols"), switch.texts("protocols")?);
+        switch.end(&mut import.left_out);
+    }
     import.ethernets(&mut network)?;
     import.bonds(&mut network)?;
     import.bridges(&mut network)?;
@@ -97,6 +112,8 @@ struct Import {
     names: BTreeMap<String, Option<String>>,
     /// The ids of VLANs that are left out.
     absent: BTreeSet<String>,
+    /// The place and the names of the protocols of bridges that name none.
+    protocols: (String, Vec<String>),
     servers: Servers,
     left_out: Vec<String>,
 }
@@ -108,6 +125,18 @@ impl Import {
             self.names.insert(id.to_owned(), name.clone());
             let Some(name) = name else { continue };
             let mut link = Link::new(&part.path, "interface", &name);
+            let mut offloads = String::new();
+            for (key, feature) in OFFLOADS {
+                if let Some(truth) = part.truth(key)? {
+                    offloads.push_str(&format!(" {feature} {}", if truth { "on" } else { "off" }));
+                }
+            }
+            if !offloads.is_empty() {
+                link.set("ethtool_opts", format!("-K ${{DEVICE}}{offloads}"));
+            }
+            if let Some(switch) = part.part("openvswitch")? {
+                self.switched(&mut link, switch, "interface")?;
+            }
             self.common(&mut link, &mut part)?;
             self.end(link, part);
         }
@@ -135,6 +164,20 @@ impl Import {
         self.left_out
             .extend(by.into_iter().map(|by| format!("{by}: a network document has the link's name alone")));
         Ok(Some(name))
+    }
+
+    /// Takes what links of all kinds have in Open vSwitch.
+    fn switched(
+        &mut self,
+        link: &mut Link,
+        mut switch: Part<'_>,
+        table: &'static str,
+    ) -> Result<(), Malformed> {
+        for (key, column) in [("external-ids", "external_ids"), ("other-config", "other_config")] {
+            ovs::map(link, &mut switch, key, (table, column), &mut self.left_out)?;
+        }
+        switch.end(&mut self.left_out);
+        Ok(())
     }
 
     fn bonds(&mut self, network: &mut Part<'_>) -> Result<(), Malformed> {
@@ -175,7 +218,7 @@ impl Import {
             parameters.end(&mut self.left_out);
         }
         options.extend(switch.text("lacp")?.map(|lacp| format!("lacp={lacp}")));
-        switch.end(&mut self.left_out);
+        self.switched(link, switch, "port")?;
         if !options.is_empty() {
             link.set("ovs_options", options.join(" "));
         }
@@ -210,10 +253,8 @@ impl Import {
             let mut link = Link::new(&part.path, kind, id);
             link.members = self.members(&mut part)?;
             if let Some(mut switch) = switch {
-                if let Some(mode) = switch.text("fail-mode")? {
-                    link.set("ovs_fail_mode", mode);
-                }
-                switch.end(&mut self.left_out);
+                self.switched_bridge(&mut link, &mut switch)?;
+                self.switched(&mut link, switch, "bridge")?;
             }
             if let Some(parameters) = part.part("parameters")? {
                 parameters.end(&mut self.left_out);
@@ -221,6 +262,21 @@ impl Import {
             self.common(&mut link, &mut part)?;
             self.end(link, part);
         }
+        Ok(())
+    }
+
+    fn switched_bridge(&mut self, link: &mut Link, switch: &mut Part<'_>) -> Result<(), Malformed> {
+        if let Some(mode) = switch.text("fail-mode")? {
+            link.set("ovs_fail_mode", mode);
+        }
+        for (key, column) in [("mcast-snooping", "mcast_snooping_enable"), ("rstp", "rstp_enable")] {
+            if let Some(truth) = switch.truth(key)? {
+                link.settings.push(Setting::new(switch.at(key), "bridge", column, truth));
+            }
+        }
+        let (path, names) = (switch.at("protocols"), switch.texts("protocols")?);
+        let (path, names) = if names.is_empty() { &self.protocols } else { &(path, names) };
+        ovs::protocols(link, path, names, &mut self.left_out);
         Ok(())
     }
 
@@ -558,6 +614,56 @@ mod tests {
                 "network.ethernets.a.match.driver: a network document has the link's name alone",
                 "network.ethernets.b.match.macaddress: a network document has the link's name alone",
                 "network.ethernets.b.match.name: a network document has the link's name alone",
+            ]
+        );
+    }
+
+    #[test]
+    fn settings_of_open_vswitch_and_offloads_are_written() {
+        let text = "network:
+  version: 2
+  openvswitch: {protocols: [OpenFlow13, OpenFlow15], ssl: {ca-cert: a}}
+  ethernets:
+    eth0: {openvswitch: {external-ids: {iface-id: mine}}, generic-receive-offload: false, tcp6-segmentation-offload: true}
+    eth1: {}
+    eth2: {}
+    eth3: {openvswitch: {other-config: {a: b}}}
+  bonds: {pair: {interfaces: [eth1, eth2], parameters: {mode: balance-tcp}, openvswitch: {other-config: {lacp-time: fast}}}}
+  bridges:
+    br0:
+      interfaces: [pair, eth0]
+      openvswitch:
+        mcast-snooping: true
+        rstp: false
+        external-ids: {id: br0}
+        other-config: {disable-in-band: true}
+        controller: {addresses: ['unix:/x']}
+    br1: {openvswitch: {protocols: [OpenFlow10]}}
+";
+        let Imported { document, left_out } = imported(&[text]);
+        assert_eq!(
+            document["network_config"],
+            json!([
+                {"type": "interface", "name": "eth3"},
+                {"type": "ovs_bridge", "name": "br0",
+                 "ovs_extra": ["set bridge br0 mcast_snooping_enable=true rstp_enable=false \
+                                protocols=OpenFlow13,OpenFlow15 external_ids:id=br0 other_config:disable-in-band=true"],
+                 "members": [
+                    {"type": "ovs_bond", "name": "pair", "ovs_options": "bond_mode=balance-tcp",
+                     "ovs_extra": ["set port pair other_config:lacp-time=fast"],
+                     "members": [{"type": "interface", "name": "eth1"}, {"type": "interface", "name": "eth2"}]},
+                    {"type": "interface", "name": "eth0", "ethtool_opts": "-K ${DEVICE} tx-tcp6-segmentation on gro off",
+                     "ovs_extra": ["set interface eth0 external_ids:iface-id=mine"]},
+                ]},
+                {"type": "ovs_bridge", "name": "br1", "ovs_extra": ["set bridge br1 protocols=OpenFlow10"], "members": []},
+            ])
+        );
+        assert_eq!(
+            left_out,
+            [
+                "network.openvswitch.ssl: a network document has no such setting",
+                "network.bridges.br0.openvswitch.controller: a network document has no such setting",
+                "network.ethernets.eth3.openvswitch.other-config.a: eth3 is in no bridge of Open vSwitch",
             ]
         );
     }

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::assemble::{Link, assemble};
 use crate::layer3::{Route, Servers, rule};
+use crate::ovs::{self, Setting};
 use crate::part::Part;
 use crate::{Imported, Malformed};
 
@@ -33,6 +34,41 @@ const REMOVED: [(&str, &str); 5] = [
 ];
 /// An object that is in no document: it becomes a patch port, a VLAN, or its bridge's own addresses.
 const INTERNAL: &str = "ovs_interface";
+/// Parts of `ethtool` whose words are ethtool's own: the option, and the words.
+const ETHTOOL: [(&str, &str, &[&str]); 3] = [
+    ("pause", "-A", &["autoneg", "rx", "tx"]),
+    ("ring", "-G", &["rx", "rx-mini", "rx-jumbo", "tx"]),
+    (
+        "coalesce",
+        "-C",
+        &[
+            "adaptive-rx",
+            "adaptive-tx",
+            "rx-usecs",
+            "rx-frames",
+            "rx-usecs-irq",
+            "rx-frames-irq",
+            "tx-usecs",
+            "tx-frames",
+            "tx-usecs-irq",
+            "tx-frames-irq",
+            "stats-block-usecs",
+            "pkt-rate-low",
+            "rx-usecs-low",
+            "rx-frames-low",
+            "tx-usecs-low",
+            "tx-frames-low",
+            "pkt-rate-high",
+            "rx-usecs-high",
+            "rx-frames-high",
+            "tx-usecs-high",
+            "tx-frames-high",
+            "sample-interval",
+        ],
+    ),
+];
+/// The highest number of a VLAN that a trunk can have.
+const TRUNK_MAX: u32 = 4_095;
 /// Keys for people and for nmstate itself.
 const FOR_OTHERS: [&str; 3] = ["description", "identifier", "profile-name"];
 
@@ -72,10 +108,21 @@ pub fn nmstate(state: &Value) -> Result<Imported, Malformed> {
 #[derive(Default)]
 struct Import {
     links: Vec<Link>,
-    /// The bridge and the tag of each port of an Open vSwitch bridge.
-    ports: BTreeMap<String, (String, Option<u32>)>,
+    /// The ports of bridges of Open vSwitch, by name.
+    ports: BTreeMap<String, Port>,
     removed: Vec<Value>,
     left_out: Vec<String>,
+}
+
+/// A port of a bridge of Open vSwitch.
+#[derive(Clone)]
+struct Port {
+    path: String,
+    bridge: String,
+    /// The VLAN of an access port.
+    tag: Option<u32>,
+    /// What its row in the database has, the tag included.
+    settings: Vec<Setting>,
 }
 
 impl Import {
@@ -117,6 +164,7 @@ impl Import {
             "linux_bridge" => self.linux_bridge(&mut link, &mut part)?,
             "ovs_bridge" => self.ovs_bridge(&mut link, &mut part)?,
             "vlan" => self.vlan(&mut link, &mut part)?,
+            "interface" => self.card(&mut link, &mut part)?,
             INTERNAL => {
                 if let Some(mut patch) = part.part("patch")? {
                     if let Some(peer) = patch.text("peer")? {
@@ -126,6 +174,9 @@ impl Import {
                 }
             }
             _ => {}
+        }
+        if let Some(row) = part.part("ovs-db")? {
+            self.row(&mut link, row, if ours == "ovs_bridge" { "bridge" } else { "interface" })?;
         }
         if let Some(mtu) = part.number("mtu")? {
             link.set("mtu", mtu);
@@ -166,6 +217,71 @@ impl Import {
         Ok(())
     }
 
+    /// Takes a card's own settings, in the words of ethtool.
+    fn card(&mut self, link: &mut Link, part: &mut Part<'_>) -> Result<(), Malformed> {
+        let mut commands: Vec<String> = Vec::new();
+        let mut say = |option: &str, words: String| {
+            if !words.is_empty() {
+                commands.push(format!("{option} ${{DEVICE}}{words}"));
+            }
+        };
+        if let Some(mut card) = part.part("ethernet")? {
+            let mut words = card.number("speed")?.map(|speed| format!(" speed {speed}")).unwrap_or_default();
+            match card.text("duplex")?.as_deref() {
+                Some(duplex @ ("full" | "half")) => words.push_str(&format!(" duplex {duplex}")),
+                Some(_) => self
+                    .left_out
+                    .push(format!("{}: full and half are in a network document", card.at("duplex"))),
+                None => {}
+            }
+            let negotiates = card.truth("auto-negotiation")?;
+            words.push_str(&negotiates.map(|truth| format!(" autoneg {}", on(truth))).unwrap_or_default());
+            say("-s", words);
+            card.end(&mut self.left_out);
+        }
+        if let Some(mut settings) = part.part("ethtool")? {
+            for (key, option, known) in ETHTOOL {
+                let Some(mut these) = settings.part(key)? else { continue };
+                let mut words = String::new();
+                for word in known {
+                    let is_truth = key == "pause" || word.starts_with("adaptive-");
+                    let value = match is_truth {
+                        true => these.truth(word)?.map(|truth| on(truth).to_owned()),
+                        false => these.number(word)?.map(|number| number.to_string()),
+                    };
+                    words.push_str(&value.map(|value| format!(" {word} {value}")).unwrap_or_default());
+                }
+                say(option, words);
+                these.end(&mut self.left_out);
+            }
+            let mut words = String::new();
+            if let Some(mut features) = settings.part("feature")? {
+                for feature in features.keys() {
+                    let is_word = feature.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+                    if is_word && let Some(truth) = features.truth(feature)? {
+                        words.push_str(&format!(" {feature} {}", on(truth)));
+                    }
+                }
+                features.end(&mut self.left_out);
+            }
+            say("-K", words);
+            settings.end(&mut self.left_out);
+        }
+        if !commands.is_empty() {
+            link.set("ethtool_opts", commands.join("; "));
+        }
+        Ok(())
+    }
+
+    /// Takes what a link's row in Open vSwitch's database has besides.
+    fn row(&mut self, link: &mut Link, mut row: Part<'_>, table: &'static str) -> Result<(), Malformed> {
+        for column in ["external_ids", "other_config"] {
+            ovs::map(link, &mut row, column, (table, column), &mut self.left_out)?;
+        }
+        row.end(&mut self.left_out);
+        Ok(())
+    }
+
     fn bond(&mut self, link: &mut Link, part: &mut Part<'_>) -> Result<(), Malformed> {
         let path = part.at("link-aggregation");
         let mut part = part.part("link-aggregation")?.ok_or_else(|| Malformed::new(&path, "is missing"))?;
@@ -196,43 +312,53 @@ impl Import {
             link.members.extend(port.text("name")?);
             port.end(&mut self.left_out);
         }
-        self.bridge_options(&mut part)?;
+        self.linux_options(&mut part)?;
         part.end(&mut self.left_out);
         Ok(())
     }
 
-    /// Returns the fail mode of an Open vSwitch bridge. A bridge of a document has no spanning tree, so none is no
-    /// difference.
-    fn bridge_options(&mut self, part: &mut Part<'_>) -> Result<Option<String>, Malformed> {
-        let Some(mut options) = part.part("options")? else { return Ok(None) };
-        let fail_mode = options.text("fail-mode")?.filter(|mode| !mode.is_empty());
-        for key in ["mcast-snooping-enable", "rstp"] {
-            if options.truth(key)? == Some(true) {
-                self.left_out.push(format!("{}: a network document has no such setting", options.at(key)));
-            }
-        }
+    /// A Linux bridge of a document has no spanning tree, so none is no difference.
+    fn linux_options(&mut self, part: &mut Part<'_>) -> Result<(), Malformed> {
+        let Some(mut options) = part.part("options")? else { return Ok(()) };
         let path = options.at("stp");
-        let stp = match options.take("stp") {
-            Some(Value::Bool(truth)) => *truth,
-            Some(stp) => {
-                let mut stp = Part::of(&path, stp)?;
-                let enabled = stp.truth("enabled")?.unwrap_or(false);
-                stp.end(&mut self.left_out);
-                enabled
-            }
-            None => false,
-        };
-        if stp {
+        if self.spanning_tree(&mut options)? == Some(true) {
             self.left_out.push(format!("{path}: a network document has no such setting"));
         }
         options.end(&mut self.left_out);
-        Ok(fail_mode)
+        Ok(())
+    }
+
+    /// Whether the bridge has a spanning tree: a truth, or a map with one.
+    fn spanning_tree(&mut self, options: &mut Part<'_>) -> Result<Option<bool>, Malformed> {
+        let path = options.at("stp");
+        match options.take("stp") {
+            Some(Value::Bool(truth)) => Ok(Some(*truth)),
+            Some(stp) => {
+                let mut stp = Part::of(&path, stp)?;
+                let enabled = stp.truth("enabled")?;
+                stp.end(&mut self.left_out);
+                Ok(enabled)
+            }
+            None => Ok(None),
+        }
     }
 
     fn ovs_bridge(&mut self, link: &mut Link, part: &mut Part<'_>) -> Result<(), Malformed> {
         let Some(mut part) = part.part("bridge")? else { return Ok(()) };
-        if let Some(mode) = self.bridge_options(&mut part)? {
-            link.set("ovs_fail_mode", mode);
+        if let Some(mut options) = part.part("options")? {
+            if let Some(mode) = options.text("fail-mode")?.filter(|mode| !mode.is_empty()) {
+                link.set("ovs_fail_mode", mode);
+            }
+            let stp = self.spanning_tree(&mut options)?;
+            for (key, column, truth) in [
+                ("stp", "stp_enable", stp),
+                ("rstp", "rstp_enable", options.truth("rstp")?),
+                ("mcast-snooping-enable", "mcast_snooping_enable", options.truth("mcast-snooping-enable")?),
+            ] {
+                let setting = |truth: bool| Setting::new(options.at(key), "bridge", column, truth);
+                link.settings.extend(truth.map(setting));
+            }
+            options.end(&mut self.left_out);
         }
         for port in part.parts("port")? {
             self.ovs_port(link, port)?;
@@ -243,31 +369,113 @@ impl Import {
 
     fn ovs_port(&mut self, bridge: &mut Link, mut part: Part<'_>) -> Result<(), Malformed> {
         let name = part.text("name")?.ok_or_else(|| Malformed::new(part.at("name"), "is missing"))?;
-        let mut tag = None;
-        if let Some(mut vlan) = part.part("vlan")? {
-            let mode = vlan.text("mode")?.unwrap_or_default();
-            tag = vlan.number("tag")?;
-            if mode != "access" {
-                self.left_out.push(format!("{}: a port of a network document is an access port", vlan.path));
-            }
-            vlan.end(&mut self.left_out);
+        let mut port =
+            Port { path: part.path.clone(), bridge: bridge.name.clone(), tag: None, settings: Vec::new() };
+        if let Some(vlan) = part.part("vlan")? {
+            self.port_vlan(&mut port, vlan)?;
         }
-        bridge.members.push(name.clone());
-        if let Some(mut bond) = part.part("link-aggregation")? {
-            let mut link = Link::new(&part.path, "ovs_bond", &name);
-            for mut port in bond.parts("port")? {
-                link.members.extend(port.text("name")?);
-                port.end(&mut self.left_out);
-            }
-            if let Some(mode) = bond.text("mode")? {
-                link.set("ovs_options", format!("bond_mode={mode}"));
-            }
-            bond.end(&mut self.left_out);
+        if let Some(bond) = part.part("link-aggregation")? {
+            let link = self.ovs_bond(Link::new(&part.path, "ovs_bond", &name), bond)?;
             self.links.push(link);
         }
-        self.ports.insert(name, (bridge.name.clone(), tag));
         part.end(&mut self.left_out);
+        // A bridge's own port is in the document as the bridge itself.
+        if name == bridge.name {
+            bridge.settings.append(&mut port.settings);
+            port.tag = None;
+        } else {
+            bridge.members.push(name.clone());
+        }
+        self.ports.insert(name, port);
         Ok(())
+    }
+
+    fn ovs_bond(&mut self, mut link: Link, mut part: Part<'_>) -> Result<Link, Malformed> {
+        for mut port in part.parts("port")? {
+            link.members.extend(port.text("name")?);
+            port.end(&mut self.left_out);
+        }
+        if let Some(mode) = part.text("mode")? {
+            link.set("ovs_options", format!("bond_mode={mode}"));
+        }
+        for (key, column) in [("bond-updelay", "bond_updelay"), ("bond-downdelay", "bond_downdelay")] {
+            if let Some(delay) = part.number(key)? {
+                link.settings.push(Setting::new(part.at(key), "port", column, delay));
+            }
+        }
+        if let Some(row) = part.part("ovs-db")? {
+            self.row(&mut link, row, "port")?;
+        }
+        part.end(&mut self.left_out);
+        Ok(link)
+    }
+
+    /// The VLANs of a port: one of an access port, or those of a trunk.
+    fn port_vlan(&mut self, port: &mut Port, mut part: Part<'_>) -> Result<(), Malformed> {
+        let path = part.path.clone();
+        let mode = part.text("mode")?;
+        let (tag_path, tag) = (part.at("tag"), part.number("tag")?);
+        let is_native = part.truth("enable-native")?.unwrap_or(false);
+        let (trunk_path, trunks) = (part.at("trunk-tags"), self.trunks(&mut part)?);
+        part.end(&mut self.left_out);
+        match mode.as_deref() {
+            None | Some("access") => {
+                port.tag = tag.filter(|tag| *tag != 0);
+                if tag == Some(0) {
+                    self.left_out
+                        .push(format!("{tag_path}: an access port of a network document has a VLAN"));
+                }
+                if !trunks.is_empty() {
+                    self.left_out.push(format!("{trunk_path}: an access port has one VLAN"));
+                }
+            }
+            Some("trunk") => {
+                // What enters and leaves without a tag is in the VLAN of `tag`.
+                let native = tag.filter(|tag| is_native && *tag != 0);
+                let mode = if native.is_some() { "native-untagged" } else { "trunk" };
+                port.settings.push(Setting::new(&path, "port", "vlan_mode", mode));
+                port.settings.extend(native.map(|tag| Setting::new(&tag_path, "port", "tag", tag)));
+                port.settings.extend(Setting::trunks(&trunk_path, &trunks));
+                if tag.is_some_and(|tag| tag != 0) && !is_native {
+                    self.left_out.push(format!("{tag_path}: a trunk has a VLAN of its own by enable-native"));
+                }
+            }
+            Some(mode) => {
+                self.left_out.push(format!("{path}: a port of a network document has no mode {mode}"));
+            }
+        }
+        port.settings.extend(port.tag.map(|tag| Setting::new(&tag_path, "port", "tag", tag)));
+        Ok(())
+    }
+
+    /// The VLANs of a trunk, in order.
+    fn trunks(&mut self, part: &mut Part<'_>) -> Result<Vec<u32>, Malformed> {
+        let mut trunks = BTreeSet::new();
+        for mut item in part.parts("trunk-tags")? {
+            let path = item.path.clone();
+            let (first, last) = match item.part("id-range")? {
+                Some(mut range) => {
+                    let ends = (range.number("min")?, range.number("max")?);
+                    range.end(&mut self.left_out);
+                    ends
+                }
+                None => {
+                    let id = item.number("id")?;
+                    (id, id)
+                }
+            };
+            item.end(&mut self.left_out);
+            match (first, last) {
+                (Some(first), Some(last)) if first <= last && last <= TRUNK_MAX => {
+                    trunks.extend(first..=last)
+                }
+                _ => {
+                    let problem = format!("id is wanted, or id-range with min and max, up to {TRUNK_MAX}");
+                    return Err(Malformed::new(path, problem));
+                }
+            }
+        }
+        Ok(trunks.into_iter().collect())
     }
 
     fn vlan(&mut self, link: &mut Link, part: &mut Part<'_>) -> Result<(), Malformed> {
@@ -295,26 +503,32 @@ impl Import {
 
     /// Gives each port of Open vSwitch its place: a patch port, a VLAN, or its bridge itself.
     fn settle_ports(&mut self) {
+        // An interface that the file does not describe may have settings as a port.
+        let described: BTreeSet<String> = self.links.iter().map(|link| link.name.clone()).collect();
+        let others =
+            self.ports.iter().filter(|(name, port)| !port.settings.is_empty() && !described.contains(*name));
+        let others: Vec<Link> = others.map(|(name, port)| Link::new(&port.path, "interface", name)).collect();
+        self.links.extend(others);
         let (internal, others): (Vec<Link>, _) =
             std::mem::take(&mut self.links).into_iter().partition(|link| link.kind() == INTERNAL);
         self.links = others;
         for link in &mut self.links {
-            if let Some((_, Some(tag))) = self.ports.get(&link.name) {
-                link.set("ovs_extra", vec![format!("set port {} tag={tag}", link.name)]);
-            }
+            let port = self.ports.get_mut(&link.name);
+            link.settings.extend(port.into_iter().flat_map(|port| std::mem::take(&mut port.settings)));
         }
-        for mut port in internal {
-            match self.ports.get(&port.name).cloned() {
-                Some((bridge, _)) if port.object.contains_key("peer") => {
-                    port.set("type", "ovs_patch_port");
-                    port.set("bridge_name", bridge);
-                    self.links.push(port);
+        for mut link in internal {
+            match self.ports.get(&link.name).cloned() {
+                Some(Port { bridge, settings, .. }) if link.object.contains_key("peer") => {
+                    link.set("type", "ovs_patch_port");
+                    link.set("bridge_name", bridge);
+                    link.settings.extend(settings);
+                    self.links.push(link);
                 }
-                Some((_, Some(tag))) => {
-                    self.be_vlan(&mut port, tag);
-                    self.links.push(port);
+                Some(Port { tag: Some(tag), .. }) => {
+                    self.be_vlan(&mut link, tag);
+                    self.links.push(link);
                 }
-                place => self.internal(port, place.map(|(bridge, _)| bridge)),
+                place => self.internal(link, place.map(|port| port.bridge)),
             }
         }
     }
@@ -335,6 +549,7 @@ impl Import {
             let of_the_port =
                 port.object.into_iter().filter(|(option, _)| option != "type" && option != "name");
             owner.object.extend(of_the_port);
+            owner.settings.extend(port.settings);
         }
     }
 
@@ -423,6 +638,10 @@ impl Import {
         let at = self.links.iter().position(speaks)?;
         self.links.get_mut(at)
     }
+}
+
+fn on(truth: bool) -> &'static str {
+    if truth { "on" } else { "off" }
 }
 
 #[cfg(test)]
@@ -531,7 +750,8 @@ hostname: {config: a}
         let Imported { document, left_out } = imported(text);
         assert_eq!(
             document["network_config"],
-            json!([{"type": "ovs_bridge", "name": "br0", "ovs_fail_mode": "secure", "addresses": [{"ip_netmask": "192.0.2.1/24"}],
+            json!([{"type": "ovs_bridge", "name": "br0", "ovs_fail_mode": "secure",
+            "ovs_extra": ["set bridge br0 stp_enable=true"], "addresses": [{"ip_netmask": "192.0.2.1/24"}],
             "members": [
                 {"type": "vlan", "vlan_id": 5, "addresses": [{"ip_netmask": "192.0.2.5/24"}]},
                 {"type": "ovs_patch_port", "name": "to1", "bridge_name": "br0", "peer": "to0"},
@@ -542,11 +762,30 @@ hostname: {config: a}
         );
         assert_eq!(
             left_out,
-            [
-                "interfaces[4].bridge.options.stp: a network document has no such setting",
-                "interfaces[2]: an internal port of a network document has its bridge's name, or a VLAN's tag",
-            ]
+            ["interfaces[2]: an internal port of a network document has its bridge's name, or a VLAN's tag",]
         );
+    }
+
+    #[test]
+    fn a_bridges_own_port_with_a_tag_is_the_bridge() {
+        let text = "interfaces:
+- {name: br0, type: ovs-interface, mtu: 1400, ovs-db: {external_ids: {a: b}},
+   ipv4: {enabled: true, address: [{ip: 192.0.2.1, prefix-length: 24}]}}
+- {name: br0, type: ovs-bridge, bridge: {port: [{name: eth0}, {name: br0, vlan: {mode: access, tag: 7}}]}}
+- {name: br1, type: ovs-bridge, bridge: {port: [{name: br1, vlan: {mode: access, tag: 8}}]}}
+- {name: br1, type: linux-bridge}
+";
+        let Imported { document, left_out } = imported(text);
+        assert_eq!(
+            document["network_config"],
+            json!([
+                {"type": "ovs_bridge", "name": "br0", "mtu": 1400, "addresses": [{"ip_netmask": "192.0.2.1/24"}],
+                 "ovs_extra": ["set port br0 tag=7", "set interface br0 external_ids:a=b"],
+                 "members": [{"type": "interface", "name": "eth0"}]},
+                {"type": "ovs_bridge", "name": "br1", "ovs_extra": ["set port br1 tag=8"], "members": []},
+            ])
+        );
+        assert_eq!(left_out, ["interfaces[3]: another link is called br1 in the document already"]);
     }
 
     #[test]
@@ -562,6 +801,98 @@ hostname: {config: a}
                 {"type": "vlan", "vlan_id": 9, "device": "vlan7"},
                 {"type": "vlan", "vlan_id": 7, "device": "eth0"},
             ])
+        );
+    }
+
+    #[test]
+    fn settings_of_open_vswitch_are_written() {
+        let text = "interfaces:
+- {name: eth0, type: ethernet, ovs-db: {external_ids: {iface-id: mine}}}
+- name: br0
+  type: ovs-bridge
+  ovs-db: {other_config: {disable-in-band: true, gone: null}}
+  bridge:
+    options: {stp: {enabled: true}, rstp: false, mcast-snooping-enable: true, datapath: system}
+    port:
+    - {name: eth0, vlan: {mode: trunk, trunk-tags: [{id: 1}, {id-range: {min: 10, max: 12}}]}}
+    - {name: eth1, vlan: {mode: trunk, enable-native: true, tag: 5, trunk-tags: [{id: 6}]}}
+    - {name: eth2, vlan: {mode: trunk, tag: 5}}
+    - {name: eth3, vlan: {mode: other, tag: 5}}
+    - name: pair
+      vlan: {tag: 4}
+      link-aggregation: {mode: balance-slb, bond-updelay: 100, port: [{name: eth4}, {name: eth5}], ovs-db: {other_config: {k: v}}}
+";
+        let Imported { document, left_out } = imported(text);
+        assert_eq!(
+            document["network_config"],
+            json!([{"type": "ovs_bridge", "name": "br0",
+            "ovs_extra": ["set bridge br0 stp_enable=true rstp_enable=false mcast_snooping_enable=true other_config:disable-in-band=true"],
+            "members": [
+                {"type": "interface", "name": "eth0", "ovs_extra": [
+                    "set port eth0 vlan_mode=trunk trunks=1,10,11,12", "set interface eth0 external_ids:iface-id=mine"]},
+                {"type": "interface", "name": "eth1", "ovs_extra": ["set port eth1 vlan_mode=native-untagged tag=5 trunks=6"]},
+                {"type": "interface", "name": "eth2", "ovs_extra": ["set port eth2 vlan_mode=trunk"]},
+                {"type": "interface", "name": "eth3"},
+                {"type": "ovs_bond", "name": "pair", "ovs_options": "bond_mode=balance-slb",
+                 "ovs_extra": ["set port pair bond_updelay=100 other_config:k=v tag=4"],
+                 "members": [{"type": "interface", "name": "eth4"}, {"type": "interface", "name": "eth5"}]},
+            ]}])
+        );
+        assert_eq!(
+            left_out,
+            [
+                "interfaces[1].bridge.options.datapath: a network document has no such setting",
+                "interfaces[1].bridge.port[2].vlan.tag: a trunk has a VLAN of its own by enable-native",
+                "interfaces[1].bridge.port[3].vlan: a port of a network document has no mode other",
+                "interfaces[1].ovs-db.other_config.gone: a network document takes no key away",
+            ]
+        );
+        for tags in ["[{id: 4096}]", "[{id-range: {min: 3, max: 2}}]", "[{}]"] {
+            let text = format!(
+                "interfaces: [{{name: b, type: ovs-bridge, bridge: {{port: [{{name: p, vlan: {{mode: trunk, trunk-tags: {tags}}}}}]}}}}]"
+            );
+            let error = nmstate(&muster_yaml::parse(&text).unwrap()).unwrap_err().to_string();
+            assert!(
+                error.starts_with("interfaces[0].bridge.port[0].vlan.trunk-tags[0]: id is wanted"),
+                "{error}"
+            );
+        }
+    }
+
+    #[test]
+    fn settings_of_a_card_are_written() {
+        let text = "interfaces:
+- name: eth0
+  type: ethernet
+  ethernet: {auto-negotiation: false, speed: 1000, duplex: full, sr-iov: {total-vfs: 2}}
+  ethtool:
+    pause: {rx: true, tx: false, autoneg: false}
+    ring: {rx: 512, rx-max: 4096}
+    coalesce: {adaptive-rx: true, tx-usecs: 8}
+    feature: {tx-tcp-segmentation: true, rx-gro: false, odd name: true}
+    fec: {mode: off}
+- {name: eth1, type: ethernet, ethernet: {duplex: odd}}
+";
+        let Imported { document, left_out } = imported(text);
+        assert_eq!(
+            document["network_config"],
+            json!([
+                {"type": "interface", "name": "eth0", "ethtool_opts":
+                 "-s ${DEVICE} speed 1000 duplex full autoneg off; -A ${DEVICE} autoneg off rx on tx off; \
+                  -G ${DEVICE} rx 512; -C ${DEVICE} adaptive-rx on tx-usecs 8; \
+                  -K ${DEVICE} rx-gro off tx-tcp-segmentation on"},
+                {"type": "interface", "name": "eth1"},
+            ])
+        );
+        assert_eq!(
+            left_out,
+            [
+                "interfaces[0].ethernet.sr-iov: a network document has no such setting",
+                "interfaces[0].ethtool.ring.rx-max: a network document has no such setting",
+                "interfaces[0].ethtool.feature.odd name: a network document has no such setting",
+                "interfaces[0].ethtool.fec: a network document has no such setting",
+                "interfaces[1].ethernet.duplex: full and half are in a network document",
+            ]
         );
     }
 

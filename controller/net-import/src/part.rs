@@ -39,6 +39,11 @@ impl<'a> Part<'a> {
         Some(value).filter(|value| !value.is_null())
     }
 
+    /// The keys that are there.
+    pub fn keys(&self) -> Vec<&'a str> {
+        self.map.into_iter().flatten().map(|(key, _)| key.as_str()).collect()
+    }
+
     /// The keys of a map with their values.
     pub fn named_values(&mut self, key: &str) -> Result<Vec<(&'a str, &'a Value)>, Malformed> {
         let map = self.part(key)?.and_then(|part| part.map);

@@ -12,6 +12,8 @@
 #![cfg_attr(not(test), warn(clippy::wildcard_enum_match_arm))]
 
 mod assemble;
+#[cfg(test)]
+mod examples;
 mod layer3;
 mod netplan;
 mod nmstate;

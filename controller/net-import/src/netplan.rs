@@ -74,7 +74,9 @@ pub fn netplan(files: Vec<Value>) -> Result<Imported, Malformed> {
         return Err(Malformed::new(network.at("version"), format!("2 is read, not {version}")));
     }
     network.skip(&FOR_OTHERS);
+    let mut patches = Vec::new();
     if let Some(mut switch) = network.part("openvswitch")? {
+        patches = switch.items("ports")?;
         import.protocols = (switch.at("protocols"), switch.texts("protocols")?);
         switch.end(&mut import.left_out);
     }
@@ -82,6 +84,9 @@ pub fn netplan(files: Vec<Value>) -> Result<Imported, Malformed> {
     import.bonds(&mut network)?;
     import.bridges(&mut network)?;
     import.vlans(&mut network)?;
+    for (path, ends) in patches {
+        import.patch(&path, ends)?;
+    }
     for section in FOREIGN {
         for (_, link) in network.named(section)? {
             import.left_out.push(format!("{}: a network document has no such link", link.path));
@@ -307,6 +312,30 @@ impl Import {
             }
             self.common(&mut link, &mut part)?;
             self.end(link, part);
+        }
+        Ok(())
+    }
+
+    /// A pair of ports: in a document, each is a member of its bridge.
+    fn patch(&mut self, path: &str, ends: &Value) -> Result<(), Malformed> {
+        let [one, other] = ends.as_array().map(Vec::as_slice).unwrap_or_default() else {
+            return Err(Malformed::new(path, "a list of two ports is wanted"));
+        };
+        let (one, other) = (text(path, one)?, text(path, other)?);
+        let bridge = |name: &String| {
+            let has = |link: &&Link| link.kind() == "ovs_bridge" && link.members.contains(name);
+            self.links.iter().find(has).map(|bridge| bridge.name.clone())
+        };
+        let (Some(first), Some(second)) = (bridge(&one), bridge(&other)) else {
+            let why = "are interfaces in the document: a patch joins two bridges there";
+            self.left_out.push(format!("{path}: {one} and {other} {why}"));
+            return Ok(());
+        };
+        for (name, peer, bridge) in [(&one, &other, first), (&other, &one, second)] {
+            let mut link = Link::new(path, "ovs_patch_port", name);
+            link.set("bridge_name", bridge);
+            link.set("peer", peer.as_str());
+            self.links.push(link);
         }
         Ok(())
     }
@@ -669,6 +698,32 @@ mod tests {
     }
 
     #[test]
+    fn patches_join_two_bridges() {
+        let text = "network:
+  version: 2
+  openvswitch: {ports: [[a, b], [c, d]]}
+  bridges: {br0: {interfaces: [a, c], openvswitch: {}}, br1: {interfaces: [b], openvswitch: {}}}
+";
+        let Imported { document, left_out } = imported(&[text]);
+        assert_eq!(
+            document["network_config"],
+            json!([
+                {"type": "ovs_bridge", "name": "br0", "members": [
+                    {"type": "ovs_patch_port", "name": "a", "bridge_name": "br0", "peer": "b"},
+                    {"type": "interface", "name": "c"}]},
+                {"type": "ovs_bridge", "name": "br1", "members": [
+                    {"type": "ovs_patch_port", "name": "b", "bridge_name": "br1", "peer": "a"}]},
+            ])
+        );
+        assert_eq!(
+            left_out,
+            [
+                "network.openvswitch.ports[1]: c and d are interfaces in the document: a patch joins two bridges there"
+            ]
+        );
+    }
+
+    #[test]
     fn later_files_count() {
         let first = "network: {version: 2, ethernets: {eth0: {dhcp4: true, addresses: [192.0.2.1/24]}}}";
         let second = "network: {ethernets: {eth0: {dhcp4: false, addresses: [192.0.2.2/24]}, eth1:}}";
@@ -724,6 +779,10 @@ mod tests {
             (
                 "network: {ethernets: {eth0: {addresses: 192.0.2.1/24}}}",
                 "network.ethernets.eth0.addresses: a list is wanted",
+            ),
+            (
+                "network: {openvswitch: {ports: [[a]]}}",
+                "network.openvswitch.ports[0]: a list of two ports is wanted",
             ),
             ("network: {vlans: {v: {link: eth0}}}", "network.vlans.v.id: is missing: the number of the VLAN"),
             (

@@ -117,7 +117,7 @@ pub fn router(api: Router, host: Host) -> Router {
     let routes = UNSUPPORTED.iter().fold(routes, |routes, (path, why)| {
         let why = *why;
         let refused = async move || Refused::new(StatusCode::NOT_IMPLEMENTED, why);
-        routes.route(path, get(refused).post(refused).delete(refused))
+        routes.route(path, get(refused).post(refused).put(refused).delete(refused))
     });
     Router::new()
         .nest("/onos/v1", routes)
@@ -131,6 +131,8 @@ pub fn router(api: Router, host: Host) -> Router {
         .layer(DefaultBodyLimit::disable())
 }
 
+const NETCFG: &str = "links and hosts are declared in a stack: Muster::TopologyLink, Muster::TopologyHost";
+
 /// Paths of ONOS that scripts ask for and that have no twin here, each with what there is instead.
 const UNSUPPORTED: &[(&str, &str)] = &[
     (
@@ -141,10 +143,15 @@ const UNSUPPORTED: &[(&str, &str)] = &[
     ("/flowobjectives/{device}/forward", "Muster has no flow objectives: POST /onos/v1/flows"),
     ("/flowobjectives/{device}/next", "Muster has no flow objectives: POST /onos/v1/groups"),
     ("/groups/{device}/{cookie}/buckets", "POST /onos/v1/groups with all buckets of the group"),
-    (
-        "/network/configuration",
-        "links and hosts are declared in a stack: Muster::TopologyLink, Muster::TopologyHost",
-    ),
+    ("/network/configuration", NETCFG),
+    // As onos-netcfg asks, without and with the part of the configuration.
+    ("/network/configuration/", NETCFG),
+    ("/network/configuration/{*part}", NETCFG),
+    ("/regions", "Muster has no regions: selectors choose nodes by their labels"),
+    ("/mcast", "Muster has no multicast routes: POST /onos/v1/intents, a SinglePointToMultiPointIntent"),
+    ("/mastership", "the agent on a bridge's server is its only master"),
+    ("/cluster/configuration", "controllers are no members of a cluster: docs/standbys.md"),
+    ("/keys", "Muster logs in to no device: an agent joins with a token"),
     (
         "/statistics/flows/link",
         "a link has no counters: GET /onos/v1/statistics/ports has those of its ports",

@@ -4,6 +4,7 @@
 
 mod documents;
 mod graph;
+mod refused;
 mod table;
 
 use std::collections::BTreeMap;

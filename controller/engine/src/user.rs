@@ -19,7 +19,7 @@ use crate::view::View;
 const USERS_MAX: usize = 10_000;
 /// The most characters of a user's name.
 const NAME_MAX: usize = 64;
-/// Names in the audit of those whom no provider knows: the superuser on the controller's machine, and strangers.
+/// Names in the audit of those who are no users: the superuser on the controller's machine, and strangers.
 const RESERVED: [&str; 2] = ["root", "unknown"];
 /// The most logins of a user at a time: with a further one, the oldest ends.
 const LOGINS_MAX: usize = 8;
@@ -41,6 +41,7 @@ impl Users {
         self.by_name.insert(record.name.clone(), record);
     }
 
+    /// Whether a user can have this name, however the user is known.
     fn check_name(name: &str) -> Result<(), Refusal> {
         let fits =
             |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | '@');
@@ -48,6 +49,11 @@ impl Users {
             let shown: String = name.chars().take(NAME_MAX).flat_map(char::escape_default).collect();
             return Err(Refusal::Invalid(format!(
                 "'{shown}' is no name of a user: want 1 to {NAME_MAX} lower-case letters, digits, '-', '_', '.' and '@'"
+            )));
+        }
+        if RESERVED.contains(&name) {
+            return Err(Refusal::Conflict(format!(
+                "'{name}' is the name of somebody else in the audit: give the user another name"
             )));
         }
         Ok(())
@@ -96,11 +102,6 @@ impl Users {
         let NewLogin { name, role, scope, subject, login } = new;
         Self::check_name(&name)?;
         Self::check_scope(role, &scope)?;
-        if RESERVED.contains(&name.as_str()) {
-            return Err(Refusal::Conflict(format!(
-                "'{name}' is the name of somebody else in the audit: the provider has to give another one"
-            )));
-        }
         let mut logins = match self.by_name.get(&name).map(|there| (&there.proof, there.expires)) {
             None => {
                 self.check_room()?;
@@ -337,6 +338,13 @@ mod tests {
         users.load(user("anna", 1, 100));
         assert!(matches!(users.check(&user("anna", 2, 200), 100), Err(Refusal::Conflict(_))));
         assert!(users.check(&user("anna", 2, 200), 101).is_ok());
+        for name in RESERVED {
+            let said = users.check(&user(name, 1, 1), 0).unwrap_err().to_string();
+            assert_eq!(
+                said,
+                format!("'{name}' is the name of somebody else in the audit: give the user another name")
+            );
+        }
         for name in ["", "Anna", "a b", "a\n", "é", &"a".repeat(65)] {
             assert!(matches!(users.check(&user(name, 1, 1), 0), Err(Refusal::Invalid(_))), "{name:?}");
         }

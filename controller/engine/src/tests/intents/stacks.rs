@@ -1,7 +1,9 @@
 //! Links, hosts and intents of stacks.
 
+use muster_api::trace::Verdict;
 use muster_shared::model::{Facts, LinkFacts, NeighbourFacts};
 
+use super::traces::verified;
 use super::*;
 use crate::tests::bed::{options, parse, stack};
 
@@ -189,6 +191,15 @@ fn hosts_of_a_stack_meet_wherever_they_move() {
     assert_eq!((view.state, ring.rules()), (State::Failed, 0), "{:?}", view.reason);
 }
 
+#[test]
+fn hosts_behind_one_port_need_no_proof() {
+    let mut ring = Ring::new(4);
+    ring.bed.create(template(&(host(1, 0) + &host(2, 0) + &meeting("host_1, host_2")))).unwrap();
+    assert_eq!((ring.state("meet"), ring.rules()), (State::Installed, 0));
+    let proof = verified(&mut ring, "meet");
+    assert_eq!((proof.verdict, proof.tried, &*proof.reason), (Verdict::Ok, 0, ""));
+}
+
 /// Facts of a node's links: the bridge's own port, and a neighbour at `h`.
 fn facts(bridge: u8, neighbour: Option<u8>) -> Up {
     let own = LinkFacts {
@@ -244,6 +255,11 @@ fn what_a_node_knows_of_hosts_without_looking_is_taken() {
     // A controller that has just started moves nothing until agents have reported.
     ring.bed.restart();
     assert_eq!((ring.state("meet"), ring.path("meet").as_str()), (State::Installed, "0 1 2, 2 1 0"));
+    let proof = verified(&mut ring, "meet");
+    assert_eq!(
+        (proof.verdict, &*proof.reason),
+        (Verdict::Unknown, "there is nothing to try: the place of host 52:54:00:00:00:01 is not known")
+    );
     (0..4).for_each(|index| {
         ring.bed.connect(&node(index));
         if index % 2 == 0 { with_own(&mut ring, index) } else { ring.tell(index) }

@@ -80,6 +80,7 @@ impl Engine {
     ) -> Result<Answer, Refusal> {
         let id = self.traversals.jobs.changeable(name)?;
         self.graph().stacks[&id].is_at(options.revision)?;
+        let options = Options { revision: None, ..options };
         self.traversals.jobs.no_paused_rollout(id)?;
         let target = Target { action: StackAction::Update, revision: None, options, is_wish: true };
         self.begin(id, source, target)

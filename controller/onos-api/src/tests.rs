@@ -1,9 +1,9 @@
-//! ONOS's documents and ours, in both directions. The documents are our own, of the shapes that the examples of ONOS's REST
-//! and the tests of its codecs have (opennetworkinglab/onos dd5172e5a6: `web/api/src/main/resources/definitions`,
-//! `core/common/src/test/resources/org/onosproject/codec/impl`).
+//! ONOS's documents and ours, in both directions. Most documents here are our own, of the shapes that the examples of
+//! ONOS's REST and the tests of its codecs have; `recorded.rs` has these themselves.
 
 mod documents;
 mod graph;
+mod recorded;
 mod refused;
 mod table;
 

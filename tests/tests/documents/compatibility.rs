@@ -151,7 +151,7 @@ fn openstack(out: &mut String) {
 
 fn onos(out: &mut String) {
     let text = read("docs/conformance/onos-json.md");
-    let sections: Vec<Vec<String>> = text
+    let mut sections: Vec<Vec<String>> = text
         .split("\n## ")
         .skip(1)
         .filter_map(|section| {
@@ -162,7 +162,13 @@ fn onos(out: &mut String) {
         })
         .collect();
     assert_eq!(sections.len(), 4);
-    out.push_str("\n## ONOS's documents\n[Word by word](../conformance/onos-json.md); the rest is refused by name.\n\n");
+    let counts = rows("docs/conformance/onos-documents.md", "## Counts");
+    let all = counts.last().unwrap();
+    sections.push(vec!["documents of its tests and examples".to_owned(), all[1].clone(), all[2].clone()]);
+    out.push_str(
+        "\n## ONOS's documents\n[Word by word](../conformance/onos-json.md), and \
+         [document by document](../conformance/onos-documents.md); the rest is refused by name.\n\n",
+    );
     table(out, "what | in ONOS's JSON | taken", &sections);
 }
 

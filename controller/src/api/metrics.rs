@@ -88,6 +88,8 @@ async fn site(api: &Api) -> Option<Site> {
         rollouts: look.site.rollout_counts(),
         jobs: look.site.job_ends(),
         drifted: look.site.drifted_count(),
+        intents: look.site.intent_counts(),
+        broken_intents: look.site.broken_intent_count(),
         devices: look.site.flows().metrics(OWNERS_MAX),
     };
     api.driver.look(look).await.ok()

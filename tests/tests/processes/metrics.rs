@@ -163,6 +163,11 @@ fn alerts_fire_for_figures_that_stay() {
         ("muster_rollouts{state=\"timed_out\"}", 1, Some("MusterRolloutStopped")),
         ("muster_rollouts{state=\"aborted\"}", 1, Some("MusterRolloutStopped")),
         ("muster_rollouts{state=\"timed_out\"}", 0, None),
+        ("muster_intents{state=\"FAILED\"}", 1, Some("MusterIntentsFailed")),
+        ("muster_intents{state=\"CORRUPT\"}", 1, Some("MusterIntentsFailed")),
+        ("muster_intents{state=\"INSTALLED\"}", 1, None),
+        ("muster_intents_broken", 1, Some("MusterIntentsBroken")),
+        ("muster_intents_broken", 0, None),
     ];
     let mut tests = format!("rule_files: ['{}']\ntests:\n", rules().display());
     for (series, value, alert) in rows {

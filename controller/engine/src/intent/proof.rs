@@ -68,6 +68,11 @@ impl Proofs {
         self.told.get(&no).map(String::as_str)
     }
 
+    /// Number of intents that were told to be broken.
+    pub fn broken_count(&self) -> u64 {
+        self.told.len() as u64
+    }
+
     /// Takes what a turn found. Returns what there is to tell.
     fn found(&mut self, no: IntentNo, verdict: Verdict, reason: &str) -> Option<String> {
         self.open = None;

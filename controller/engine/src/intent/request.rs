@@ -26,6 +26,8 @@ pub struct IntentSummary {
     /// The reason for the state, or empty.
     pub reason: String,
     pub owner: String,
+    /// The fault that traces in the background found.
+    pub broken: Option<String>,
 }
 
 impl From<IntentRefused> for Refusal {
@@ -137,6 +139,7 @@ impl View<'_> {
             errors,
             reason: reason.unwrap_or_default().to_owned(),
             owner: self.intent_owner(no),
+            broken: self.intents.proofs.broken(no).map(str::to_owned),
         })
     }
 
@@ -161,6 +164,17 @@ impl View<'_> {
     pub fn broken_intent(&self, key: &str) -> Option<String> {
         let no = self.intents.manager.find(key)?;
         self.intents.proofs.broken(no).map(str::to_owned)
+    }
+
+    /// Number of intents in each state, by its name.
+    pub fn intent_counts(&self) -> Vec<(&'static str, u64)> {
+        let manager = &self.intents.manager;
+        State::ALL.into_iter().map(|state| (state.as_str(), manager.count(state) as u64)).collect()
+    }
+
+    /// Number of INSTALLED intents with a fault that traces in the background found.
+    pub fn broken_intent_count(&self) -> u64 {
+        self.intents.proofs.broken_count()
     }
 
     /// Whether each of these intents is as requested, or has failed. An unknown intent has ended.

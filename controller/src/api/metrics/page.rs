@@ -57,6 +57,8 @@ pub struct Site {
     pub rollouts: Vec<(&'static str, u64)>,
     pub jobs: Vec<(&'static str, u64)>,
     pub drifted: u64,
+    pub intents: Vec<(&'static str, u64)>,
+    pub broken_intents: u64,
     pub devices: Vec<(DeviceView, StatsView)>,
 }
 
@@ -164,6 +166,13 @@ impl Site {
             "muster_drifted_resources",
             "Resources that were observed drifted or missing.",
             [([], self.drifted)],
+        )?;
+        let intents = self.intents.iter().map(|(state, count)| ([("state", *state)], *count));
+        families.gauges("muster_intents", "Intents.", intents)?;
+        families.gauges(
+            "muster_intents_broken",
+            "INSTALLED intents with packets that do not arrive, as traces in the background found.",
+            [([], self.broken_intents)],
         )?;
         devices(families, &self.devices)
     }

@@ -126,6 +126,8 @@ async fn metrics_are_told() {
         "muster_link_up 1",
         "muster_driver_queue_length{queue=\"requests\"} 0",
         "muster_rollouts{state=\"paused\"} 0",
+        "muster_intents{state=\"FAILED\"} 0",
+        "muster_intents_broken 0",
         "muster_jobs_total{outcome=\"timed_out\"} 0",
     ] {
         assert!(

@@ -240,6 +240,11 @@ fn what_stays_broken_is_told_once_and_told_when_it_is_well_again() {
     );
     let broken = ring.bed.engine.view().broken_intent("one").unwrap();
     assert!(broken.ends_with("no rule of table 0 on node-1/br0 takes it"), "{broken}");
+    let view = ring.bed.engine.view();
+    assert_eq!(view.broken_intent_count(), 1);
+    assert_eq!(view.intent_summary("one").unwrap().broken, Some(broken));
+    let counts: Vec<_> = view.intent_counts().into_iter().filter(|(_, count)| *count > 0).collect();
+    assert_eq!(counts, [("INSTALLED", 2)]);
     assert_eq!(turns(&mut ring, 6), [""; 0], "once");
     // Nothing is known while an agent is away.
     ring.bed.disconnect(&node(4));
@@ -252,6 +257,7 @@ fn what_stays_broken_is_told_once_and_told_when_it_is_well_again() {
     give_back(&mut ring, 1, stolen);
     assert_eq!(turns(&mut ring, 6), ["intent one: packets of it arrive again"]);
     assert_eq!(ring.bed.engine.view().broken_intent("one"), None);
+    assert_eq!(ring.bed.engine.view().broken_intent_count(), 0);
 }
 
 #[test]

@@ -38,7 +38,22 @@ fn lines_have_fields_and_priorities_in_the_journal() {
     assert_eq!(create["MUSTER_TARGET"], "muster_controller::api::stack");
     assert_eq!(create["MESSAGE"], "muster_controller::api::stack: create stack=web");
     assert!(!entries(&server, &format!("-u muster-controller MUSTER_NODE={AGENT}")).is_empty());
-    assert!(!entries(&server, "-u muster-controller MUSTER_ACTION='stack create' MUSTER_OF=web").is_empty());
+    let audit = entries(&server, "-u muster-controller MUSTER_TARGET=muster_audit MUSTER_OF=web");
+    let [audit] = &audit[..] else { panic!("{audit:?}") };
+    for (field, value) in [
+        ("MUSTER_ACTION", "stack create"),
+        ("MUSTER_ACTOR", "root"),
+        ("MUSTER_RESULT", "ok"),
+        ("PRIORITY", "6"),
+    ] {
+        assert_eq!(audit[field], value, "{field}: {audit}");
+    }
+    assert!(audit["MUSTER_FROM"].as_str().unwrap().starts_with("local, process "), "{audit}");
+    // A syslog daemon has the text alone.
+    let text = audit["MESSAGE"].as_str().unwrap();
+    for part in ["muster_audit: actor=\"root\" from=\"local, process ", "of=\"web\"", "result=\"ok\""] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let warnings = eventually("a warning", || {
         let found = entries(&server, "-u muster-controller -p warning");
         found.into_iter().find(|entry| entry["MESSAGE"].to_string().contains("spans are dropped"))

@@ -55,6 +55,9 @@ pub struct IntentRow {
     pub reason: String,
     /// The owner of the intent.
     pub owner: String,
+    /// The fault of its packets, where the intent is INSTALLED and a trace in the background found one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub broken: Option<String>,
 }
 
 /// The states of some intents, once none of them is under way.

@@ -1,10 +1,12 @@
 //! `muster doctor`: what is wrong with a site, as its controller knows it, and with the controller's machine.
 //!
-//! Each file of `doctor/` turns what was seen into findings, in pure functions; `site.rs`, `nodes.rs` and `stacks.rs`
-//! are about answers of the API, `machine.rs` and what is below it about this machine.
+//! Each file of `doctor/` turns what was seen into findings, in pure functions; `site.rs`, `nodes.rs`, `stacks.rs`,
+//! `devices.rs` and `intents.rs` are about answers of the API, `machine.rs` and what is below it about this machine.
 //!
 //! Absent: how findings are shown (`shared/src/finding.rs`), and checks on a server (`agent/src/doctor.rs`).
 
+mod devices;
+mod intents;
 pub mod machine;
 mod nodes;
 mod sample;
@@ -16,6 +18,8 @@ use std::time::Duration;
 
 use clap::Args;
 use hyper::Method;
+use muster_api::flow::DeviceView;
+use muster_api::intent::IntentRow;
 use muster_api::node::NodeView;
 use muster_api::site::{Role, StatusView, Version};
 use muster_api::stack::{StackRow, StackView};
@@ -28,13 +32,15 @@ use crate::client::{Client, path};
 use crate::failure::{Exit, Failure};
 use crate::output::{Format, document, read};
 use crate::pages::Pages;
+use devices::Switches;
+use intents::Paths;
 use machine::Seen;
 use nodes::Fleet;
 use stacks::Operations;
 
 /// For one answer. A controller that is well needs milliseconds.
 const ANSWER_WITHIN: Duration = Duration::from_secs(15);
-/// For all pages of nodes or of stacks: a million rows take some ten seconds.
+/// For all pages of nodes, of stacks, of devices or of intents: a million rows take some ten seconds.
 const LIST_WITHIN: Duration = Duration::from_secs(60);
 /// Stacks whose rollouts are looked at: each costs a request.
 const STACKS_MAX: usize = 100;
@@ -88,6 +94,8 @@ async fn examine(client: &mut Client) -> Examined {
     if status.role == Role::Active {
         findings.extend(nodes(client, &version.version).await);
         findings.extend(stacks(client).await);
+        findings.extend(devices(client).await);
+        findings.extend(intents(client).await);
     }
     Examined { findings, seen }
 }
@@ -130,6 +138,20 @@ async fn stacks(client: &mut Client) -> Vec<Finding> {
         }
     }
     operations.findings(whole.err().as_ref())
+}
+
+async fn devices(client: &mut Client) -> Vec<Finding> {
+    let mut switches = Switches::default();
+    let pages = Pages::of(path(["devices"]), |device: &DeviceView| &device.device);
+    let whole = each(client, pages, |device| switches.add(&device)).await;
+    switches.findings(whole.err().as_ref())
+}
+
+async fn intents(client: &mut Client) -> Vec<Finding> {
+    let mut paths = Paths::default();
+    let pages = Pages::of(path(["intents"]), |intent: &IntentRow| &intent.key);
+    let whole = each(client, pages, |intent| paths.add(&intent)).await;
+    paths.findings(whole.err().as_ref())
 }
 
 /// The items of a list, as far as they come within [`LIST_WITHIN`].

@@ -40,6 +40,7 @@ pub fn summary(intent: &IntentSummary) -> IntentRow {
         errors: intent.errors,
         reason: intent.reason.clone(),
         owner: intent.owner.clone(),
+        broken: intent.broken.clone(),
     }
 }
 

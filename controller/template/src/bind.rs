@@ -139,7 +139,7 @@ impl Template {
                 let message = format!("{message} ({}:{})", self.file, definition.at);
                 Error::new(&name, Place::default(), "", &message)
             };
-            return definition.take(given).map(Some).map_err(wrong);
+            return definition.take_outer(given).map(Some).map_err(wrong);
         }
         match environment.of_parameter(definition) {
             Some(value) => value.map(Some),

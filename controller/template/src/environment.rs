@@ -217,7 +217,7 @@ impl Environment {
         let values = values.get(&definition.name)?;
         let mut all: Option<Value> = None;
         for given in values {
-            let merged = definition.converted(&given.value).and_then(|value| match all.take() {
+            let merged = definition.converted_outer(&given.value).and_then(|value| match all.take() {
                 None => Ok(value),
                 Some(old) => merge(definition.kind, given.strategy, old, value),
             });

@@ -17,7 +17,7 @@ use crate::build::Reader;
 use crate::error::{Error, Path, Place, cut, suggestion, suggestion_or_all};
 use crate::expression::{Entry, Expr, ExprKind, describe};
 use crate::scalar;
-use crate::text::{python, text_of};
+use crate::text::{python, python_text, text_of};
 use crate::version::Version;
 pub(crate) use constraint::{Constraint, RULES};
 pub(crate) use custom::names as custom_constraints;
@@ -93,7 +93,8 @@ impl ParameterType {
             (Self::String, Value::String(_) | Value::Number(_) | Value::Bool(_)) => {
                 Ok(Value::String(text_of(given).into_owned()))
             }
-            (Self::Number, Value::Number(_)) => Ok(given.clone()),
+            // As in Heat, a boolean stays one.
+            (Self::Number, Value::Number(_) | Value::Bool(_)) => Ok(given.clone()),
             (Self::Number, Value::String(text)) => number(text).map(Value::Number).ok_or_else(wrong),
             // As in Heat: an empty text stays one, and any other is JSON of any kind.
             (Self::Json, Value::String(text)) if text.is_empty() => Ok(given.clone()),
@@ -102,7 +103,7 @@ impl ParameterType {
             }
             (Self::Json, _) => Ok(given.clone()),
             (Self::CommaDelimitedList, Value::Array(items)) => {
-                Ok(items.iter().map(|item| Value::String(text_of(item).into_owned())).collect())
+                Ok(items.iter().map(|item| Value::String(python_text(item))).collect())
             }
             (Self::CommaDelimitedList, Value::String(text)) if text.is_empty() => {
                 Ok(Value::Array(Vec::new()))
@@ -156,6 +157,20 @@ impl ParameterDef {
                 Some(message) => Err(message),
             },
             _ => self.take(&given).map(Rc::new),
+        }
+    }
+
+    /// As [`ParameterDef::take`], of a value from outside of templates.
+    pub(crate) fn take_outer(&self, given: &Value) -> Result<Value, String> {
+        self.converted_outer(given).and_then(|value| self.allowed(value))
+    }
+
+    /// As [`ParameterDef::converted`], of a value from outside of templates: Heat makes a text of any value that is
+    /// given to a `string`, and a property of a nested stack must be a text.
+    pub(crate) fn converted_outer(&self, given: &Value) -> Result<Value, String> {
+        match (self.kind, given) {
+            (ParameterType::String, Value::Array(_) | Value::Object(_)) => Ok(Value::String(python(given))),
+            _ => self.converted(given),
         }
     }
 
@@ -303,14 +318,7 @@ fn default_value(reader: &mut Reader<'_>, definition: &mut ParameterDef, default
     if matches!(default.kind, ExprKind::Null) {
         return None;
     }
-    let given = match (definition.kind, default.sketch()) {
-        // As in Heat, which uses Python's text of the value.
-        (ParameterType::String, given @ (Value::Array(_) | Value::Object(_))) => {
-            Value::String(python(&given))
-        }
-        (_, given) => given,
-    };
-    let value = match definition.converted(&given) {
+    let value = match definition.converted_outer(&default.sketch()) {
         Ok(value) => value,
         Err(message) => {
             definition.wrong_default = Some(WrongDefault { at: default.at, message: message.into() });

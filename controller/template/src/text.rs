@@ -38,6 +38,11 @@ pub(crate) fn python(value: &Value) -> String {
     }
 }
 
+/// A value as Python's `str` writes it: a text is itself.
+pub(crate) fn python_text(value: &Value) -> String {
+    if let Value::String(text) = value { text.clone() } else { python(value) }
+}
+
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);

@@ -153,11 +153,20 @@ fn bounds<T: std::fmt::Display>(min: Option<&T>, max: Option<&T>) -> String {
     }
 }
 
+/// The number of a value; true is 1, as in Python.
+fn number_of(value: &Value) -> Option<Number> {
+    match value {
+        Value::Number(number) => Some(number.clone()),
+        Value::Bool(value) => Some(Number::from(u8::from(*value))),
+        Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
+
 /// Compares whole numbers exactly; others as floats.
 fn compared(value: &Value, bound: &Number) -> Option<std::cmp::Ordering> {
     let whole = |number: &Number| number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
-    let Value::Number(number) = value else { return None };
-    match (whole(number), whole(bound)) {
+    let number = number_of(value)?;
+    match (whole(&number), whole(bound)) {
         (Some(number), Some(bound)) => Some(number.cmp(&bound)),
         _ => number.as_f64()?.partial_cmp(&bound.as_f64()?),
     }
@@ -172,7 +181,7 @@ fn is_more(value: &Value, bound: &Number) -> bool {
 }
 
 fn is_step(value: &Value, step: i64, offset: i64) -> bool {
-    let Value::Number(number) = value else { return true };
+    let Some(number) = number_of(value) else { return true };
     let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
     match (whole, number.as_f64()) {
         (Some(number), _) => (number - i128::from(offset)) % i128::from(step) == 0,

@@ -19,7 +19,7 @@ use crate::expression::{Expr, ExprKind, describe};
 use crate::parameter::{ParameterDef, ParameterType};
 use crate::render::{References, RenderError, Unresolved};
 use crate::template::{Resource, Template};
-use crate::text::weight;
+use crate::text::{python_text, weight};
 use crate::types::Kind;
 
 /// The output that stands for a nested stack.
@@ -616,10 +616,17 @@ impl References for InScope<'_, '_> {
     }
 }
 
-/// A list of texts as one text, for Heat hands it on in that form: a null is an empty text, one alone is no item,
-/// and a comma in a text divides it.
+/// A list of texts or of maps as one text, for Heat hands it on in that form: a null is an empty text, one alone is no
+/// item, a comma in a text divides it, and of maps each entry is an item.
 fn delimited(given: Value) -> Value {
     let Value::Array(items) = &given else { return given };
+    let maps: Option<Vec<&Map<String, Value>>> = items.iter().map(Value::as_object).collect();
+    if let Some(maps) = maps.filter(|maps| !maps.is_empty()) {
+        let entry = |index, (key, value)| format!(".member.{index}.{key}={}", python_text(value));
+        let entries =
+            maps.iter().enumerate().flat_map(|(index, map)| map.iter().map(move |it| entry(index, it)));
+        return Value::from(entries.collect::<Vec<String>>().join(","));
+    }
     let is_text = |item: &Value| matches!(item, Value::Null | Value::String(_));
     let texts = items.iter().all(is_text).then(|| items.iter().map(|item| item.as_str().unwrap_or_default()));
     let texts: Option<Vec<&str>> = texts.map(Iterator::collect);

@@ -1,7 +1,7 @@
 //! `yaql`: a query language for the data of a template, with most of its standard library, evaluated within bounds;
-//! other functions, and those without an end, are refused by name while the template is read.
+//! other functions, and sequences without an end that nothing cuts, are refused while the template is read.
 //!
-//! Sets are lists without equal items, and maps are in the order of their keys.
+//! Sets are lists without equal items, in the order of their first ones, and maps are in the order of their keys.
 
 mod arguments;
 mod collection;
@@ -13,6 +13,7 @@ mod operator;
 mod parse;
 mod query;
 mod regex;
+mod sequence;
 mod text;
 mod token;
 mod value;
@@ -40,12 +41,15 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "bitwiseOr",
     "bitwiseXor",
     "bool",
+    "call",
+    "characters",
     "coalesce",
     "concat",
     "contains",
     "containsKey",
     "containsValue",
     "count",
+    "cycle",
     "defaultIfEmpty",
     "delete",
     "deleteAll",
@@ -61,6 +65,7 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "float",
     "format",
     "generate",
+    "generateMany",
     "get",
     "groupBy",
     "hex",
@@ -77,6 +82,7 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "isList",
     "isNumber",
     "isRegex",
+    "isSet",
     "isString",
     "items",
     "join",
@@ -114,6 +120,7 @@ pub(crate) const FUNCTIONS: &[&str] = &[
     "selectAllCases",
     "selectCase",
     "selectMany",
+    "sequence",
     "set",
     "shiftBitsLeft",
     "shiftBitsRight",
@@ -156,15 +163,10 @@ pub(crate) const FUNCTIONS: &[&str] = &[
 
 /// Functions of yaql that are not supported.
 const REFUSED: &[&str] = &[
-    "call",
-    "characters",
-    "cycle",
     "datetime",
     "def",
     "examine",
-    "generateMany",
     "isDatetime",
-    "isSet",
     "isTimespan",
     "lambda",
     "localtz",
@@ -174,7 +176,6 @@ const REFUSED: &[&str] = &[
     "randint",
     "random",
     "send",
-    "sequence",
     "timespan",
     "unpack",
     "utctz",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::evaluate::{Evaluated, Evaluator, Frame};
 use super::parse::{Argument, Node};
 use super::value::{List, Y};
+use crate::error::{cut, suggestion};
 
 pub(super) struct Arguments<'a> {
     pub evaluator: &'a Evaluator,
@@ -76,6 +77,28 @@ impl<'a> Arguments<'a> {
             Some(Some(_)) => Err("yaql: a name is wanted before '=>'".into()),
             Some(None) | None => Ok(None),
         }
+    }
+
+    /// The index of the argument for each of a function's parameters: by their order, and those with `=>` by name.
+    pub fn placed<const N: usize>(&self, parameters: [&str; N]) -> Result<[Option<usize>; N], String> {
+        self.want(0, N)?;
+        let mut found = [None; N];
+        for index in 0..self.count() {
+            let place = match self.name_of(index)? {
+                None => index,
+                Some(name) => parameters.iter().position(|known| **known == *name).ok_or_else(|| {
+                    let near = suggestion(&name, parameters.iter().copied());
+                    format!("yaql: '{}' takes no '{}'{near}", self.name, cut(&name))
+                })?,
+            };
+            found[place] = Some(index);
+        }
+        Ok(found)
+    }
+
+    /// Whether the argument is true; false if it is not there.
+    pub fn flag(&self, index: Option<usize>) -> Result<bool, String> {
+        index.map_or(Ok(false), |index| Ok(self.value(index)?.is_true()))
     }
 
     /// Whether the argument is a call of this function.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::arguments::Arguments;
 use super::evaluate::{Evaluated, Evaluator, items, key_text};
 use super::operator::contains;
+use super::parse::{Argument, Node};
 use super::query::size;
-use super::value::{Key, Y};
+use super::value::{Form, Key, Map, Y};
 
 /// `None`: the function is not of this kind.
 pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
@@ -34,7 +35,6 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
         "deleteAll" => args.want(2, 2).and_then(|()| delete_all(args)),
         "selectCase" | "selectAllCases" | "switchCase" => cases(args),
         "assert" => assert(args),
-        "generate" => args.want(3, 4).and_then(|()| generate(args)),
         "containsKey" => args.want(2, 2).and_then(|()| {
             let (map, key) = (args.map(0)?, args.value(1)?);
             Ok(Y::Bool(matches!(key, Y::Text(key) if map.entries.contains_key(&key))))
@@ -50,9 +50,11 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
         "len" => length(args),
         "flatten" => flattened(args),
         "concat" => concat(args),
-        "mergeWith" => args.want(2, 2).and_then(|()| merge(args.evaluator, &args.value(0)?, &args.value(1)?)),
+        "mergeWith" => merge_with(args),
         "range" => range(args),
-        "isList" => is(args, |value| matches!(value, Y::List(_))),
+        "isList" => is(args, |value| matches!(value, Y::List(list) if list.set().is_none())),
+        "isSet" => is(args, |value| matches!(value, Y::List(list) if list.set().is_some())),
+        "call" => call_by_name(args),
         "isDict" => is(args, |value| matches!(value, Y::Map(_))),
         "coalesce" => coalesce(args),
         "switch" => switch(args),
@@ -74,7 +76,7 @@ fn spread(args: &Arguments<'_>) -> Result<Vec<Y>, String> {
     let mut all = Vec::new();
     for value in args.all()? {
         if let Y::List(list) = &value
-            && list.streamed
+            && matches!(list.form, Form::Stream)
         {
             args.evaluator.step(list.items.len())?;
             all.extend_from_slice(&list.items);
@@ -115,9 +117,7 @@ fn with_entry(args: &Arguments<'_>) -> Evaluated {
 }
 
 fn set(args: &Arguments<'_>, given: &[Y]) -> Evaluated {
-    let mut seen = BTreeSet::new();
-    given.iter().try_for_each(|item| args.evaluator.compared(item))?;
-    args.evaluator.list(given.iter().filter(|item| seen.insert(Key((*item).clone()))).cloned().collect())
+    args.evaluator.set(given.iter())
 }
 
 fn set_operation(args: &Arguments<'_>) -> Evaluated {
@@ -163,7 +163,7 @@ fn set_members(args: &Arguments<'_>) -> Evaluated {
     list.items.iter().chain(&given).try_for_each(|item| args.evaluator.compared(item))?;
     let gone: BTreeSet<Key> = given.into_iter().map(Key).collect();
     let stays = list.items.iter().filter(|item| !gone.contains(&Key((*item).clone())));
-    args.evaluator.list(stays.cloned().collect())
+    args.evaluator.set(stays.collect::<Vec<_>>().into_iter())
 }
 
 fn delete_all(args: &Arguments<'_>) -> Evaluated {
@@ -208,18 +208,6 @@ fn assert(args: &Arguments<'_>) -> Evaluated {
     }
     let message = if args.count() > 2 { args.text(2)?.to_string() } else { "an assertion failed".to_owned() };
     Err(format!("yaql: {}", crate::error::cut(&message)))
-}
-
-/// `generate(first, while, next, selector)`: in a bounded number of steps.
-fn generate(args: &Arguments<'_>) -> Evaluated {
-    let mut all = Vec::new();
-    let mut value = args.value(0)?;
-    while args.apply(1, &[&value])?.is_true() {
-        args.evaluator.step(1)?;
-        all.push(if args.count() > 3 { args.apply(3, &[&value])? } else { value.clone() });
-        value = args.apply(2, &[&value])?;
-    }
-    args.stream(all)
 }
 
 fn get(args: &Arguments<'_>) -> Evaluated {
@@ -285,34 +273,78 @@ fn concat(args: &Arguments<'_>) -> Evaluated {
     args.stream(all)
 }
 
-/// Merges maps key by key, and lists into one without equal items; of other values the second counts.
-fn merge(evaluator: &Evaluator, left: &Y, right: &Y) -> Evaluated {
-    match (left, right) {
-        (Y::Map(left), Y::Map(right)) => {
-            let mut entries = left.entries.clone();
-            for (key, value) in &right.entries {
-                let merged = match left.entries.get(key) {
-                    Some(old @ (Y::Map(_) | Y::List(_))) if same_kind(old, value) => {
-                        merge(evaluator, old, value)?
-                    }
-                    _ => value.clone(),
-                };
-                entries.insert(Arc::clone(key), merged);
-            }
-            evaluator.map(entries)
-        }
-        (Y::List(left), Y::List(right)) => {
-            let mut seen = BTreeSet::new();
-            let all = left.items.iter().chain(&right.items);
-            all.clone().try_for_each(|item| evaluator.compared(item))?;
-            evaluator.list(all.filter(|item| seen.insert(Key((*item).clone()))).cloned().collect())
-        }
-        _ => Err(format!("yaql: 'mergeWith' wants maps, got {} and {}", left.describe(), right.describe())),
-    }
+/// `call(name, [values], {names => values})`
+fn call_by_name(args: &Arguments<'_>) -> Evaluated {
+    args.want(3, 3)?;
+    let (name, values, named) = (args.text(0)?, args.list(1)?, args.map(2)?);
+    super::check(&name).map_err(|message| format!("yaql: {message}"))?;
+    let argument = |key: Option<Y>, value: &Y| Argument {
+        key: key.map(Node::Literal),
+        value: Node::Literal(value.clone()),
+    };
+    let by_name = named.entries.iter().map(|(key, value)| argument(Some(Y::Text(Arc::clone(key))), value));
+    let nodes: Vec<Argument> =
+        values.items.iter().map(|value| argument(None, value)).chain(by_name).collect();
+    args.evaluator.step(nodes.len())?;
+    let (evaluator, frame) = (args.evaluator, args.frame);
+    evaluator.called(&Arguments { evaluator, frame, name: &name, of: None, nodes: &nodes })
 }
 
-fn same_kind(left: &Y, right: &Y) -> bool {
-    matches!((left, right), (Y::Map(_), Y::Map(_)) | (Y::List(_), Y::List(_)))
+/// `map.mergeWith(other, listMerger, itemMerger, maxLevels)`
+fn merge_with(args: &Arguments<'_>) -> Evaluated {
+    let [left, right, lists, items, levels] =
+        args.placed(["dict", "another", "listMerger", "itemMerger", "maxLevels"])?;
+    let (Some(left), Some(right)) = (left, right) else {
+        return Err("yaql: 'mergeWith' has too few arguments".into());
+    };
+    let levels = match levels {
+        Some(levels) => args.int(levels)?,
+        None => 0,
+    };
+    Merge { args, lists, items }.maps(&*args.map(left)?, &*args.map(right)?, levels)
+}
+
+struct Merge<'a> {
+    args: &'a Arguments<'a>,
+    lists: Option<usize>,
+    items: Option<usize>,
+}
+
+impl Merge<'_> {
+    /// Merges maps key by key, on so many levels; 0: on all.
+    fn maps(&self, left: &Map, right: &Map, levels: i128) -> Evaluated {
+        let mut entries = left.entries.clone();
+        for (key, value) in &right.entries {
+            let merged = match (left.entries.get(key), value) {
+                (Some(Y::Map(old)), Y::Map(new)) if levels != 1 => {
+                    self.maps(old, new, if levels == 0 { 0 } else { levels - 1 })?
+                }
+                (Some(old @ Y::List(_)), Y::List(_)) if levels != 1 => self.lists(old, value)?,
+                (Some(old), new) => match self.items {
+                    Some(merger) => self.args.apply(merger, &[old, new])?,
+                    None => new.clone(),
+                },
+                (None, new) => new.clone(),
+            };
+            entries.insert(Arc::clone(key), merged);
+        }
+        self.args.evaluator.map(entries)
+    }
+
+    /// Two lists are one without equal items, unless a merger says otherwise.
+    fn lists(&self, left: &Y, right: &Y) -> Evaluated {
+        let evaluator = self.args.evaluator;
+        match (self.lists, left, right) {
+            (Some(merger), ..) => self.args.apply(merger, &[left, right]),
+            (None, Y::List(left), Y::List(right)) => {
+                let mut seen = BTreeSet::new();
+                let all = left.items.iter().chain(&right.items);
+                all.clone().try_for_each(|item| evaluator.compared(item))?;
+                evaluator.list(all.filter(|item| seen.insert(Key((*item).clone()))).cloned().collect())
+            }
+            (None, ..) => Ok(right.clone()),
+        }
+    }
 }
 
 fn range(args: &Arguments<'_>) -> Evaluated {

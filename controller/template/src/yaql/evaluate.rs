@@ -1,15 +1,15 @@
 //! A tree and its data → a value, in a bounded number of steps and bytes.
 
 use std::cell::Cell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde_json::Value;
 
 use super::arguments::Arguments;
 use super::parse::{Argument, Expression, Node};
-use super::value::{List, Y};
-use super::{DEPTH, collection, edit, number, operator, query, regex, text};
+use super::value::{Form, Key, List, Y};
+use super::{DEPTH, collection, edit, number, operator, query, regex, sequence, text};
 use crate::error::{cut, suggestion};
 
 pub(super) type Evaluated = Result<Y, String>;
@@ -69,11 +69,20 @@ impl Evaluator {
 
     /// A list made on the way.
     pub fn stream(&self, items: Vec<Y>) -> Evaluated {
-        self.bounded(Y::unbounded_list(items, true))
+        self.bounded(Y::unbounded_list(items, Form::Stream))
     }
 
     pub fn list(&self, items: Vec<Y>) -> Evaluated {
-        self.bounded(Y::unbounded_list(items, false))
+        self.bounded(Y::unbounded_list(items, Form::List))
+    }
+
+    /// The distinct items, in the order of their first occurrence.
+    pub fn set<'y>(&self, given: impl Iterator<Item = &'y Y> + Clone) -> Evaluated {
+        given.clone().try_for_each(|item| self.compared(item))?;
+        let mut seen = BTreeSet::new();
+        let items = given.filter(|item| seen.insert(Key((*item).clone()))).cloned().collect();
+        let ordered = seen.into_iter().map(|Key(item)| item).collect();
+        self.bounded(Y::unbounded_list(items, Form::Set(ordered)))
     }
 
     pub fn map(&self, entries: BTreeMap<Arc<str>, Y>) -> Evaluated {
@@ -103,7 +112,8 @@ impl Evaluator {
         self.step(1)?;
         match node {
             Node::Literal(value) => Ok(value.clone()),
-            Node::Variable(name) => self.variable(frame, name),
+            // As in yaql, a name that nothing has is null.
+            Node::Variable(name) => Ok(frame.get(if **name == *"1" { "" } else { name }).unwrap_or(Y::Null)),
             Node::List(items) => {
                 let items = items.iter().map(|item| self.node(frame, item)).collect::<Result<_, _>>()?;
                 self.list(items)
@@ -126,9 +136,16 @@ impl Evaluator {
                 | Y::Map(_)
                 | Y::Regex(_)) => self.member(&of, name),
             },
-            Node::Index { of, by } => {
+            Node::Index { of, by, default } => {
                 let (of, by) = (self.node(frame, of)?, self.node(frame, by)?);
-                self.index(&of, &by)
+                match (default, &of) {
+                    (None, _) => self.index(&of, &by),
+                    (Some(default), Y::Map(map)) => match map.entries.get(&key_text(&by)?) {
+                        Some(found) => Ok(found.clone()),
+                        None => self.node(frame, default),
+                    },
+                    (Some(_), _) => Err(format!("yaql: {} has no items with a default", of.describe())),
+                }
             }
             Node::Call { of, name, safe, arguments } => {
                 self.call(frame, of.as_deref(), name, *safe, arguments)
@@ -144,11 +161,6 @@ impl Evaluator {
             }
             Node::Into { left, right } => self.named(frame, left, right),
         }
-    }
-
-    fn variable(&self, frame: &Frame<'_>, name: &str) -> Evaluated {
-        let name = if name == "1" { "" } else { name };
-        frame.get(name).ok_or_else(|| format!("yaql: there is no '${}'", cut(name)))
     }
 
     fn member(&self, of: &Y, name: &str) -> Evaluated {
@@ -214,19 +226,28 @@ impl Evaluator {
         if let ("thenBy" | "thenByDescending", Some(of)) = (name, of) {
             return query::ordered_by(self, frame, of, name, nodes);
         }
+        if let Some(of) = of
+            && let Some(found) = sequence::cut(self, frame, of, name, nodes)
+        {
+            return found;
+        }
         let of = of.map(|of| self.node(frame, of)).transpose()?;
         if safe && matches!(of, Some(Y::Null)) {
             return Ok(Y::Null);
         }
-        let arguments = Arguments { evaluator: self, frame, name, of, nodes };
-        let found = regex::call(&arguments)
-            .or_else(|| edit::call(&arguments))
-            .or_else(|| query::call(&arguments))
-            .or_else(|| collection::call(&arguments))
-            .or_else(|| text::call(&arguments))
-            .or_else(|| number::call(&arguments));
+        self.called(&Arguments { evaluator: self, frame, name, of, nodes })
+    }
+
+    pub fn called(&self, arguments: &Arguments<'_>) -> Evaluated {
+        let found = regex::call(arguments)
+            .or_else(|| edit::call(arguments))
+            .or_else(|| sequence::call(arguments))
+            .or_else(|| query::call(arguments))
+            .or_else(|| collection::call(arguments))
+            .or_else(|| text::call(arguments))
+            .or_else(|| number::call(arguments));
         // Names were checked when the expression was read.
-        found.unwrap_or_else(|| Err(format!("yaql: '{name}' does not stand here")))
+        found.unwrap_or_else(|| Err(format!("yaql: '{}' does not stand here", arguments.name)))
     }
 
     /// A part of an expression, with these names.

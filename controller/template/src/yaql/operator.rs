@@ -1,12 +1,13 @@
 //! The operators of yaql. Their precedence is in `parse.rs`.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use regex::Regex;
 
 use super::evaluate::{Evaluated, Evaluator};
 use super::regex::{matches, pattern};
-use super::value::Y;
+use super::value::{Form, Key, Y};
 
 pub(super) fn unary(operator: &str, of: &Y) -> Evaluated {
     match (operator, of) {
@@ -19,6 +20,11 @@ pub(super) fn unary(operator: &str, of: &Y) -> Evaluated {
 }
 
 pub(super) fn binary(evaluator: &Evaluator, operator: &str, left: &Y, right: &Y) -> Evaluated {
+    if matches!(operator, "-" | "<" | ">" | "<=" | ">=")
+        && let Some(sets) = sets(left, right)
+    {
+        return of_sets(evaluator, operator, sets);
+    }
     match operator {
         "=" | "!=" => {
             evaluator.compared(left)?;
@@ -42,6 +48,30 @@ pub(super) fn binary(evaluator: &Evaluator, operator: &str, left: &Y, right: &Y)
         "*" => times(evaluator, left, right),
         _ => arithmetic(operator, left, right),
     }
+}
+
+/// The items of two sets.
+fn sets<'y>(left: &'y Y, right: &'y Y) -> Option<[&'y [Y]; 2]> {
+    match (left, right) {
+        (Y::List(left), Y::List(right)) => Some([left.set()?, right.set()?]),
+        _ => None,
+    }
+}
+
+/// The difference of two sets, or whether one is a part of the other.
+fn of_sets(evaluator: &Evaluator, operator: &str, [left, right]: [&[Y]; 2]) -> Evaluated {
+    left.iter().chain(right).try_for_each(|item| evaluator.compared(item))?;
+    let [lefts, rights] = [left, right].map(|set| set.iter().cloned().map(Key).collect::<BTreeSet<Key>>());
+    Ok(Y::Bool(match operator {
+        "<" => left.len() < right.len() && lefts.is_subset(&rights),
+        "<=" => lefts.is_subset(&rights),
+        ">" => left.len() > right.len() && rights.is_subset(&lefts),
+        ">=" => rights.is_subset(&lefts),
+        _ => {
+            let stays: Vec<&Y> = lefts.difference(&rights).map(|Key(item)| item).collect();
+            return evaluator.set(stays.into_iter());
+        }
+    }))
 }
 
 /// The order of two numbers or two texts.
@@ -74,7 +104,8 @@ pub(super) fn plus(evaluator: &Evaluator, left: &Y, right: &Y) -> Evaluated {
         (Y::Text(a), Y::Text(b)) => evaluator.text([&**a, &**b].concat()),
         (Y::List(a), Y::List(b)) => {
             let items = [&*a.items, &*b.items].concat();
-            if a.streamed || b.streamed { evaluator.stream(items) } else { evaluator.list(items) }
+            let is_stream = matches!((&a.form, &b.form), (Form::Stream, _) | (_, Form::Stream));
+            if is_stream { evaluator.stream(items) } else { evaluator.list(items) }
         }
         (Y::Map(a), Y::Map(b)) => {
             let mut entries = a.entries.clone();

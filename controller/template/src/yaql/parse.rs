@@ -24,6 +24,8 @@ pub(super) enum Node {
     Index {
         of: Box<Node>,
         by: Box<Node>,
+        /// `[key, default]`
+        default: Option<Box<Node>>,
     },
     Call {
         of: Option<Box<Node>>,
@@ -71,7 +73,10 @@ pub(crate) fn parse(text: &str) -> Result<Expression, String> {
     let mut parser = Parser { tokens, next: 0, level: 0 };
     let (node, _) = parser.whole()?;
     match parser.peek() {
-        None => Ok(Expression(node)),
+        None => match super::sequence::endless(&node, false) {
+            None => Ok(Expression(node)),
+            Some(name) => Err(super::sequence::no_end(name)),
+        },
         Some(_) => Err(parser.unexpected("the end")),
     }
 }
@@ -190,9 +195,15 @@ impl Parser {
                 Some(Token::Sign("[")) => {
                     self.next += 1;
                     let (by, other) = self.whole()?;
+                    depth = depth.max(other);
+                    let mut default = None;
+                    if self.take_sign(",") {
+                        let (node, other) = self.whole()?;
+                        (default, depth) = (Some(Box::new(node)), depth.max(other));
+                    }
                     self.want("]")?;
-                    depth = self.bounded(1 + depth.max(other))?;
-                    node = Node::Index { of: Box::new(node), by: Box::new(by) };
+                    depth = self.bounded(1 + depth)?;
+                    node = Node::Index { of: Box::new(node), by: Box::new(by), default };
                     continue;
                 }
                 _ => return Ok((node, depth)),

@@ -171,14 +171,17 @@ pub(super) fn ordered_by(
 
 /// Groups in the order of their first items.
 fn group_by(args: &Arguments<'_>) -> Evaluated {
-    args.want(2, 4)?;
-    let list = args.list(0)?;
+    let placed = args.placed(["collection", "keySelector", "valueSelector", "aggregator"])?;
+    let [Some(list), Some(selector), value_selector, aggregator] = placed else {
+        return Err("yaql: 'groupBy' has too few arguments".into());
+    };
+    let list = args.list(list)?;
     let mut places: BTreeMap<Key, usize> = BTreeMap::new();
     let mut groups: Vec<(Y, Vec<Y>)> = Vec::new();
     for item in items(&list) {
-        let key = args.apply(1, &[item])?;
+        let key = args.apply(selector, &[item])?;
         args.evaluator.compared(&key)?;
-        let value = args.selected(2, item)?;
+        let value = value_selector.map_or_else(|| Ok(item.clone()), |index| args.apply(index, &[item]))?;
         let place = *places.entry(Key(key.clone())).or_insert(groups.len());
         match groups.get_mut(place) {
             Some((_, values)) => values.push(value),
@@ -186,10 +189,27 @@ fn group_by(args: &Arguments<'_>) -> Evaluated {
         }
     }
     let mut made = Vec::with_capacity(groups.len());
+    // As in yaql: an aggregator that fails on the first group's values is one of before 1.1.1, for a pair.
+    let mut is_for_pairs = None;
     for (key, values) in groups {
         let values = args.evaluator.list(values)?;
-        let values = if args.count() > 3 { args.apply(3, &[&values])? } else { values };
-        made.push(args.evaluator.list(vec![key, values])?);
+        let pair = args.evaluator.list(vec![key.clone(), values.clone()])?;
+        let Some(aggregator) = aggregator else {
+            made.push(pair);
+            continue;
+        };
+        if is_for_pairs != Some(true) {
+            match args.apply(aggregator, &[&values]) {
+                Ok(value) => {
+                    is_for_pairs = Some(false);
+                    made.push(args.evaluator.list(vec![key, value])?);
+                    continue;
+                }
+                Err(message) if is_for_pairs == Some(false) => return Err(message),
+                Err(_) => is_for_pairs = Some(true),
+            }
+        }
+        made.push(args.apply(aggregator, &[&pair])?);
     }
     args.stream(made)
 }

@@ -1,5 +1,7 @@
 //! The functions of yaql over texts. HOT's own are in `render/text.rs`.
 
+use std::collections::BTreeSet;
+
 use super::arguments::Arguments;
 use super::collection::is;
 use super::evaluate::Evaluated;
@@ -22,6 +24,7 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
         "startsWith" | "endsWith" => begins(args),
         "indexOf" | "lastIndexOf" => index_of(args),
         "format" => super::format::format(args),
+        "characters" if args.of.is_none() => characters(args),
         "toCharArray" => args.want(1, 1).and_then(|()| args.text(0)).and_then(|text| {
             args.evaluator.list(text.chars().map(|c| Y::text(c.encode_utf8(&mut [0; 4]))).collect())
         }),
@@ -154,11 +157,66 @@ fn begins(args: &Arguments<'_>) -> Evaluated {
     Ok(Y::Bool(false))
 }
 
-/// The index in characters.
+/// `text.indexOf(part, start, length)`: the index in characters.
 fn index_of(args: &Arguments<'_>) -> Evaluated {
-    args.want(2, 2)?;
+    args.want(2, 4)?;
     let (text, part) = (args.text(0)?, args.text(1)?);
     args.evaluator.step(text.len() / 8)?;
-    let found = if args.name == "indexOf" { text.find(&*part) } else { text.rfind(&*part) };
-    Ok(found.map_or(Y::Int(-1), |byte| size(text[..byte].chars().count())))
+    let whole = i128::try_from(text.chars().count()).unwrap_or(i128::MAX);
+    let start = if args.count() > 2 { args.int(2)? } else { 0 };
+    let start = if start < 0 { start + whole } else { start };
+    let end = match if args.count() > 3 { args.int(3)? } else { -1 } {
+        length if length < 0 => whole,
+        length => start.saturating_add(length).clamp(0, whole),
+    };
+    let start = start.max(0);
+    if start > end {
+        return Ok(Y::Int(-1));
+    }
+    // Both are within the text.
+    let byte = |at: i128| {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        text.char_indices().nth(at).map_or(text.len(), |(byte, _)| byte)
+    };
+    let (first, last) = (byte(start), byte(end));
+    let within = &text[first..last];
+    let found = if args.name == "indexOf" { within.find(&*part) } else { within.rfind(&*part) };
+    Ok(found.map_or(Y::Int(-1), |at| size(text[..first + at].chars().count())))
+}
+
+/// The distinct characters of the classes that are asked for, in their order.
+fn characters(args: &Arguments<'_>) -> Evaluated {
+    const PARAMETERS: [&str; 12] = [
+        "digits",
+        "hexdigits",
+        "asciiLowercase",
+        "asciiUppercase",
+        "asciiLetters",
+        "letters",
+        "octdigits",
+        "punctuation",
+        "printable",
+        "lowercase",
+        "uppercase",
+        "whitespace",
+    ];
+    let is_space = |c: char| matches!(c, '\t'..='\r' | ' ');
+    let mut found = BTreeSet::new();
+    for (name, index) in PARAMETERS.into_iter().zip(args.placed(PARAMETERS)?) {
+        if !args.flag(index)? {
+            continue;
+        }
+        found.extend(('\0'..='\x7f').filter(|c| match name {
+            "digits" => c.is_ascii_digit(),
+            "hexdigits" => c.is_ascii_hexdigit(),
+            "asciiLowercase" | "lowercase" => c.is_ascii_lowercase(),
+            "asciiUppercase" | "uppercase" => c.is_ascii_uppercase(),
+            "asciiLetters" | "letters" => c.is_ascii_alphabetic(),
+            "octdigits" => matches!(c, '0'..='7'),
+            "punctuation" => c.is_ascii_punctuation(),
+            "printable" => c.is_ascii_graphic() || is_space(*c),
+            _ => is_space(*c),
+        }));
+    }
+    args.evaluator.list(found.into_iter().map(|c| Y::text(c.encode_utf8(&mut [0; 4]))).collect())
 }

@@ -24,8 +24,17 @@ pub(super) struct List {
     pub items: Vec<Y>,
     pub depth: usize,
     weight: usize,
-    /// The list is an iterator in yaql, made by a step of the expression: `list` expands it.
-    pub streamed: bool,
+    pub form: Form,
+}
+
+/// What a list is in yaql.
+#[derive(Debug)]
+pub(super) enum Form {
+    List,
+    /// An iterator, made by a step of the expression: `list` expands it.
+    Stream,
+    /// A set, with its items in the order of [`Y::total`].
+    Set(Vec<Y>),
 }
 
 #[derive(Debug)]
@@ -33,6 +42,21 @@ pub(super) struct Map {
     pub entries: BTreeMap<Arc<str>, Y>,
     pub depth: usize,
     weight: usize,
+}
+
+impl List {
+    /// The items as they are compared: the order of a set means nothing.
+    fn ordered(&self) -> &[Y] {
+        match &self.form {
+            Form::List | Form::Stream => &self.items,
+            Form::Set(ordered) => ordered,
+        }
+    }
+
+    /// The items of a set in order.
+    pub fn set(&self) -> Option<&[Y]> {
+        if let Form::Set(ordered) = &self.form { Some(ordered) } else { None }
+    }
 }
 
 impl Y {
@@ -47,7 +71,7 @@ impl Y {
             Value::Bool(value) => Y::Bool(*value),
             Value::Number(number) => Self::from_number(number),
             Value::String(text) => Y::text(text),
-            Value::Array(items) => Y::unbounded_list(items.iter().map(Y::from_json).collect(), false),
+            Value::Array(items) => Y::unbounded_list(items.iter().map(Y::from_json).collect(), Form::List),
             Value::Object(map) => Y::unbounded_map(
                 map.iter().map(|(key, value)| (key.as_str().into(), Y::from_json(value))).collect(),
             ),
@@ -63,11 +87,11 @@ impl Y {
         }
     }
 
-    pub fn unbounded_list(items: Vec<Y>, streamed: bool) -> Self {
+    pub fn unbounded_list(items: Vec<Y>, form: Form) -> Self {
         let depth = 1 + items.iter().map(Y::depth).max().unwrap_or(0);
         let weight =
             items.iter().fold(8, |sum: usize, item| sum.saturating_add(8).saturating_add(item.weight()));
-        Y::List(Arc::new(List { items, depth, weight, streamed }))
+        Y::List(Arc::new(List { items, depth, weight, form }))
     }
 
     pub fn unbounded_map(entries: BTreeMap<Arc<str>, Y>) -> Self {
@@ -137,15 +161,17 @@ impl Y {
             Y::Null => 0,
             Y::Bool(_) | Y::Int(_) | Y::Float(_) => 1,
             Y::Text(_) => 2,
-            Y::List(_) => 3,
-            Y::Map(_) => 4,
-            Y::Regex(_) => 5,
+            Y::List(list) if !matches!(list.form, Form::Set(_)) => 3,
+            Y::List(_) => 4,
+            Y::Map(_) => 5,
+            Y::Regex(_) => 6,
         };
         match (self, other) {
             (Y::Text(a), Y::Text(b)) => a.cmp(b),
-            (Y::List(a), Y::List(b)) => {
-                let pairs = a.items.iter().zip(&b.items).map(|(a, b)| a.total(b));
-                pairs.fold(Ordering::Equal, Ordering::then).then(a.items.len().cmp(&b.items.len()))
+            (Y::List(a), Y::List(b)) if rank(self) == rank(other) => {
+                let (a, b) = (a.ordered(), b.ordered());
+                let pairs = a.iter().zip(b).map(|(a, b)| a.total(b));
+                pairs.fold(Ordering::Equal, Ordering::then).then(a.len().cmp(&b.len()))
             }
             (Y::Map(a), Y::Map(b)) => {
                 let pairs = a.entries.iter().zip(&b.entries);

@@ -303,6 +303,106 @@ fn what_is_left_out_is_refused_by_name() {
     );
 }
 
+fn no_end(name: &str) -> String {
+    format!("yaql: '{name}' has no end here: limit(…), take(…), takeWhile(…) or first() must follow")
+}
+
+#[test]
+fn sequences_are_made_as_far_as_they_are_taken() {
+    gives(
+        &json!({"tree": {"a": ["b", "c"], "b": ["d"]}}),
+        &[
+            ("sequence(1).select($ * $).where($ mod 2 = 1).skip(1).limit(3)", json!([9, 25, 49])),
+            ("sequence(step => 5).takeWhile($ < 12)", json!([0, 5, 10])),
+            ("sequence().skipWhile($ < 3).enumerate().first()", json!([0, 3])),
+            ("sequence().select($ + 1).any($ > 10)", json!(true)),
+            ("sequence(10).indexWhere($ = 12)", json!(2)),
+            ("[1, 2].cycle().take(3)", json!([1, 2, 1])),
+            ("[].cycle().first(none)", json!("none")),
+            ("x.repeat().limit(2)", json!(["x", "x"])),
+            ("sequence().limit(0)", json!([])),
+            ("sequence().limit(2).len()", json!(2)),
+            ("generate(1, true, 10 - $, decycle => true)", json!([1, 9])),
+            (
+                "let(t => $.data.tree) -> generateMany(a, $t.get($, []), depthFirst => true)",
+                json!(["a", "b", "d", "c"]),
+            ),
+            ("let(t => $.data.tree) -> generateMany(a, $t.get($, []))", json!(["a", "b", "c", "d"])),
+            ("generateMany(a, [b, a], decycle => true)", json!(["a", "b"])),
+        ],
+    );
+    for (expression, name) in [
+        ("sequence()", "sequence"),
+        ("sequence().select($)", "sequence"),
+        ("sequence().len()", "sequence"),
+        ("sequence().reverse().limit(1)", "sequence"),
+        ("[1, 2].zip([1].cycle())", "cycle"),
+        ("{a => [1].repeat()}", "repeat"),
+        ("let(s => sequence()) -> $s.limit(1)", "sequence"),
+        ("[1].select([$].cycle())", "cycle"),
+    ] {
+        says(&json!({}), &[(expression, no_end(name).as_str())]);
+    }
+    says(
+        &json!({}),
+        &[
+            ("sequence().where(false).limit(1)", "yaql: this takes too many steps"),
+            ("sequence().takeWhile(true)", "yaql: this takes too many steps"),
+            ("generateMany(1, [1, 1]).len()", "yaql: this takes too many steps"),
+        ],
+    );
+}
+
+#[test]
+fn sets_are_not_lists() {
+    gives(
+        &json!({}),
+        &[
+            ("isSet(set(a)) and isSet([a].toSet()) and isSet(set(a) - set(b))", json!(true)),
+            ("isSet([a]) or isList(set(a))", json!(false)),
+            ("set(a, b) = set(b, a)", json!(true)),
+            ("set(a) = [a]", json!(false)),
+            ("set(set(1, 2), set(2, 1)).len()", json!(1)),
+            ("(set(1, 2, 3) - set(2)).orderBy($)", json!([1, 3])),
+            (
+                "[set(1) < set(1), set(1) <= set(1), set(1, 2) >= set(3), set(2, 1) > set(1)]",
+                json!([false, true, false, true]),
+            ),
+        ],
+    );
+    says(&json!({}), &[("[1] < [2]", "yaql: a list and a list are in no order")]);
+}
+
+#[test]
+fn arguments_by_name_and_calls_by_name() {
+    gives(
+        &json!({"m": {"a": {"b": 1}, "l": [1]}}),
+        &[
+            (
+                "$.data.m.mergeWith({a => {c => 2}, l => [2]}, maxLevels => 1)",
+                json!({"a": {"c": 2}, "l": [2]}),
+            ),
+            (
+                "$.data.m.mergeWith({a => {b => 2}, l => [1]}, $1 + $2, $1 * 10 + $2)",
+                json!({"a": {"b": 12}, "l": [1, 1]}),
+            ),
+            ("$.data.m[a, 5].b + $.data.m[z, 5]", json!(6)),
+            ("$nothing", json!(null)),
+            ("call(concat, [a, b], {}) + call(dict, [], {x => 1}).x.str()", json!("ab1")),
+            (
+                "[abcb.indexOf(b, 2), abcb.indexOf(b, 0, 1), abcb.indexOf(b, -1), a.indexOf(a, 5)]",
+                json!([3, -1, 3, -1]),
+            ),
+            ("[abcb.lastIndexOf(b, 2), abcb.lastIndexOf(b, 0, 3)]", json!([3, 1])),
+            ("characters(octdigits => true).join('')", json!("01234567")),
+            ("characters(hexdigits => true, whitespace => true).len()", json!(28)),
+            ("characters(printable => true).len()", json!(100)),
+            ("[1, 2, 3].groupBy($ mod 2, aggregator => $.sum())", json!([[1, 4], [0, 2]])),
+            ("[1, 2, 3].groupBy($ mod 2, $, [$[0], $[1].sum()])", json!([[1, 4], [0, 2]])),
+        ],
+    );
+}
+
 #[test]
 fn expressions_that_are_wrong() {
     says(
@@ -320,7 +420,13 @@ fn expressions_that_are_wrong() {
             ("$.data.m.nam", "yaql: the map has no key 'nam'; did you mean 'name'?"),
             ("$.data.t.name", "yaql: text has no 'name'"),
             ("$.data.l[5]", "yaql: the list has no item 5; it has 2"),
-            ("$x", "yaql: there is no '$x'"),
+            ("$x.name", "yaql: nothing has no 'name'"),
+            ("[1][0, 2]", "yaql: a list has no items with a default"),
+            ("[1][0, 2, 3]", "yaql, character 9: want ']', got ','"),
+            ("{a => 1}.mergeWith({}, levels => 1)", "yaql: 'mergeWith' takes no 'levels'"),
+            ("call(memorize, [], {})", "yaql: the yaql function 'memorize' is not supported"),
+            ("call(lenn, [], {})", "yaql: there is no yaql function 'lenn'; did you mean 'len'?"),
+            ("call(sequence, [], {})", no_end("sequence").as_str()),
             ("$.data.t.where($)", "yaql: 'where' wants a list, got text"),
             ("null.keys()", "yaql: 'keys' wants a map, got nothing"),
             ("$.data.l.where()", "yaql: 'where' has too few arguments"),
@@ -386,9 +492,13 @@ fn every_function_of_yaql_is_evaluated() {
         "{a => 1}, [a]",
         "[1], 0, [2]",
         "1, $ < 3, $ + 1",
+        "[1], []",
+        "len, ['a'], {}",
     ];
     let fails = |name: &str| {
-        let tries = arguments.iter().map(|arguments| evaluated(&format!("{name}({arguments})"), &json!({})));
+        let cut = if matches!(name, "cycle" | "sequence") { ".limit(1)" } else { "" };
+        let tries =
+            arguments.iter().map(|arguments| evaluated(&format!("{name}({arguments}){cut}"), &json!({})));
         tries.into_iter().all(|tried| tried.is_err_and(|said| !said.contains("a regex is no value")))
     };
     let is_word = |name: &str| matches!(name, "let" | "with" | "thenBy" | "thenByDescending");

@@ -17,6 +17,7 @@ impl Pattern {
     /// # Errors
     /// The reason why the pattern is refused.
     pub fn read(pattern: &str) -> Result<Self, String> {
+        let pattern = &ends(pattern);
         let anchored = format!(r"\A(?:{pattern})");
         let built =
             RegexBuilder::new(&anchored).size_limit(Limits::REGEX).dfa_size_limit(Limits::REGEX).build();
@@ -39,6 +40,19 @@ impl Pattern {
     }
 }
 
+/// The pattern with `\z` for Python's `\Z`, the end of the text.
+fn ends(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut chars = pattern.chars();
+    while let Some(c) = chars.next() {
+        out.push(c);
+        if c == '\\' {
+            out.extend(chars.next().map(|next| if next == 'Z' { 'z' } else { next }));
+        }
+    }
+    out
+}
+
 /// A pattern that uses parts of Python's language that plain ones lack: look-around and back references. Its
 /// plain parts are compiled separately, so patterns are kept short.
 fn looking(pattern: &str, anchored: &str) -> Option<Pattern> {
@@ -53,7 +67,7 @@ fn looking(pattern: &str, anchored: &str) -> Option<Pattern> {
 
 /// Whether the pattern has no syntax of other languages: subroutines, for one, take any amount of memory.
 fn is_pythons(pattern: &str) -> bool {
-    const ESCAPES: &str = "AabBdDfnrsStuUvwWx";
+    const ESCAPES: &str = "AabBdDfnrsStuUvwWxz";
     const GROUPS: [&str; 7] = [":", "=", "!", "<=", "<!", "P<", "P="];
     let mut rest = pattern;
     while let Some(at) = rest.find(['\\', '(']) {

@@ -170,6 +170,10 @@ fn allowed_pattern_looks_around_and_back() {
         (r"(?=.*\d)(?=.*[a-z]).{4,8}", "abc1", "abcd"),
         (r"\w+(?<!-)", "web1", "web-"),
         (r"([ab])\1", "aa", "ab"),
+        // `\Z` is the very end, and a backslash before `Z` is one.
+        (r"[a-z]+\Z", "ab", "ab1"),
+        (r"(?!x)[a-z]+\Z", "ab", "xb"),
+        (r"a\\Z", r"a\Z", "a"),
         ("(?P<first>[ab])x(?P=first)", "bxb", "bxa"),
         ("(?!x)y|yes", "y", "yes"),
     ] {

@@ -179,6 +179,10 @@ fn a_bad_treatment_is_refused() {
         ),
         (json!(["drop"]), "[0]: to drop packets leave the treatment empty: treatment: []"),
         (
+            json!([{"output": "TABLE"}]),
+            "[0].output: TABLE is for packets that a controller sends; to go on in a table use goto_table or resubmit",
+        ),
+        (
             json!([{"output": "CONTROLLER"}]),
             "[0].output: packets are not sent to the controller; there is no such output",
         ),

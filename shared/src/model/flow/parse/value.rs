@@ -71,6 +71,9 @@ pub(super) fn output(value: &Value) -> Read<Output> {
     }
     match name.to_ascii_uppercase().as_str() {
         "CONTROLLER" => Err(BadEntry::new("packets are not sent to the controller; there is no such output")),
+        "TABLE" => Err(BadEntry::new(
+            "TABLE is for packets that a controller sends; to go on in a table use goto_table or resubmit",
+        )),
         "DROP" => Err(BadEntry::new("to drop packets leave the treatment empty: treatment: []")),
         _ if (1..=PORT_NAME_MAX).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_graphic()) => {
             Ok(Output::Port(Port::Named(name.as_str().into())))

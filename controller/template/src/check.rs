@@ -95,18 +95,23 @@ pub(crate) fn member_properties(
             errors.push(at, path.as_str(), format!("{} needs the property '{}'", kind.name(), property.name));
         }
     }
-    if matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) && errors.count() == said {
+    if errors.count() == said {
         together(kind, properties, variable, errors, path);
     }
 }
 
-/// Errors of properties that are valid one by one, if all of them are literals.
+/// Errors of properties that are valid one by one, if those that are compared are literals.
 fn together(kind: Kind, properties: &Expr, variable: Option<&str>, errors: &mut Sink, path: &mut Path) {
-    let sketch = without(properties.sketch(), variable);
-    if has_null(&sketch) {
+    if !matches!(kind, Kind::FlowRule | Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) {
         return;
     }
-    if let Err(error) = crate::types::spec(kind, &sketch) {
+    let sketch = without(properties.sketch(), variable);
+    let checked = match kind {
+        Kind::FlowRule => crate::types::check_flow_rule(&sketch),
+        _ if has_null(&sketch) => return,
+        _ => crate::types::spec(kind, &sketch).map(drop),
+    };
+    if let Err(error) = checked {
         let mut below = path.as_str().to_owned();
         error.steps.iter().for_each(|step| step.push(&mut below));
         errors.push(place(properties, &error.steps), &below, &error.message);

@@ -35,6 +35,7 @@ use crate::error::{cut, suggestion};
 use crate::function;
 use crate::virtual_resource::VirtualResource;
 pub use deployment::Site;
+pub(crate) use flow::check_flow_rule;
 pub use schema::{AttributeSchema, ConstraintSchema, PropertySchema, TypeSchema};
 pub(crate) use unit::refer;
 pub use wait::SIGNALS_MAX;

@@ -167,6 +167,19 @@ fn one(given: &RenderedProperties<'_>, key: Option<&str>) -> Result<FlowSet, Pro
     set(given, vec![packed(&entry)?], None)
 }
 
+/// Compares the treatment of a rule with its selector and table, unless one of them has null in place of a function's
+/// value. Other properties do not count here.
+pub(crate) fn check_flow_rule(properties: &Value) -> Result<(), PropertyError> {
+    let given = |key: &str| properties.get(key).map(|value| (key.to_owned(), value.clone()));
+    let mut map: Map<String, Value> =
+        ["selector", "table", "treatment"].iter().filter_map(|key| given(key)).collect();
+    if map.values().any(has_null) {
+        return Ok(());
+    }
+    map.insert("priority".into(), Value::from(0));
+    flow::Rule::from_json(&map).map(drop).map_err(located)
+}
+
 /// The entries of all `rules`.
 fn table(given: &RenderedProperties<'_>) -> Result<FlowSet, PropertyError> {
     let table = given.get("table", |value| part("table", value).map(|()| value.clone()))?;

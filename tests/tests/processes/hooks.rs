@@ -259,6 +259,159 @@ fn the_hooks_of_cfn_init_and_compose_get_their_config() {
     assert_eq!(arguments("compose.json"), json!([tool, "up", "-d", "--no-build"]));
 }
 
+/// What `salt` is to heat-agents' hook, as files below a directory of Python's: a minion's configuration, and a caller
+/// that fills in `{{ opts['…'] }}` and knows one state.
+const SALT: [(&str, &str); 5] = [
+    ("salt/__init__.py", ""),
+    ("salt/exceptions.py", "class SaltInvocationError(Exception):\n    pass\n"),
+    (
+        "salt/config.py",
+        "import yaml\n\ndef minion_config(path):\n    with open(path) as f:\n        return yaml.safe_load(f)\n",
+    ),
+    ("salt/cli/__init__.py", ""),
+    (
+        "salt/cli/caller.py",
+        r#"import os
+import re
+
+import yaml
+
+
+class Caller:
+    def __init__(self, opts):
+        self.opts = opts
+
+    @classmethod
+    def factory(cls, opts):
+        assert (opts['file_client'], opts['fun']) == ('local', 'state.sls'), opts
+        return cls(opts)
+
+    def call(self):
+        name, = self.opts['arg']
+        with open(os.path.join(self.opts['file_roots']['base'][0], name + '.sls')) as f:
+            text = re.sub(r"{{ opts\['(\w+)'\] }}", lambda m: str(self.opts[m.group(1)]), f.read())
+        with open(os.path.join(self.opts['cachedir'], 'calls'), 'a') as f:
+            f.write(self.opts['deploy_action'] + '\n')
+        made, retcode = {}, 0
+        for key, states in yaml.safe_load(text).items():
+            (state, arguments), = states.items()
+            if state == 'environ.setenv':
+                values = {k: v for argument in arguments for k, v in argument.items()}
+                made[key] = {'result': True, 'changes': values['value']}
+            else:
+                retcode = 2
+                made[key] = {'result': False, 'comment': 'State %s was not found in SLS' % state}
+        return {'return': made, 'retcode': retcode}
+"#,
+    ),
+];
+
+/// What `docker` is to heat-agents' hook: one image, and the containers of any pod that is asked for.
+const DOCKER: [(&str, &str); 1] = [(
+    "docker.py",
+    r#"import io
+import json
+import sys
+
+TEXT = sys.stdin.read()
+sys.stdin = io.StringIO(TEXT)
+ASKED = json.loads(TEXT)
+
+
+class Client:
+    def __init__(self, base_url):
+        assert base_url == 'unix:///run/other.sock', base_url
+
+    def version(self):
+        return {'ApiVersion': '1.3.0'}
+
+    def images(self):
+        return [{'RepoTags': ['kollaglue/fedora-rdo-rabbitmq:latest', 'other:1']}]
+
+    def containers(self):
+        pod = ASKED['id'].replace('-', '')[:15]
+        names = [container['name'] for container in ASKED['config']['containers']]
+        return [{'Names': ['/k8s_%s.dac8ccce_%s_default' % (name, pod)]} for name in names]
+"#,
+)];
+
+/// Modules of Python that stand for those which a hook needs and the tests do not install; the directory they are in.
+fn modules(agent: &Agent, files: &[(&str, &str)]) -> String {
+    let place = agent.file("python");
+    for (name, text) in files {
+        let file = place.join(name);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, text).unwrap();
+    }
+    place.display().to_string()
+}
+
+/// With the states of heat-agents' own tests, which skip them: Salt is not installed.
+#[test]
+fn the_hook_of_salt_calls_its_state_with_the_inputs() {
+    let (node, agents) = (HookedNode::new(), HeatAgents::installed());
+    let [work, cache, minion] = ["work", "cache", "minion"].map(|name| node.path(name));
+    fs::create_dir_all(&cache).unwrap();
+    fs::write(&minion, format!("cachedir: {cache}\nlog_level: DEBUG\n")).unwrap();
+    let python = modules(&node.agent, &SALT);
+    let variables =
+        [("HEAT_SALT_WORKING", &*work), ("SALT_MINION_CONFIG", &*minion), ("PYTHONPATH", &*python)];
+    agents.give(&node.agent, "salt", &variables);
+    let state = "testit:\n  environ.setenv:\n  - name: does_not_matter\n  - value:\n      \
+        foo: {{ opts['fooval'] }}\n      bar: {{ opts['barval'] }}\n";
+    let config = |state: &str| json!({"group": "salt", "config": state, "inputs": [{"name": "fooval"}, {"name": "barval"}]});
+    let values = json!({"input_values": {"fooval": "bar", "barval": "foo"}});
+    let template = node.template(&config(state), &values, "Software");
+    for action in ["create", "update"] {
+        let told = node.ok(action, &template, &[]);
+        for part in ["testit", "foo: bar", "bar: foo", "result: true"] {
+            assert!(told.contains(part), "{part}: {told}");
+        }
+    }
+    // What has not changed is not called again.
+    assert_eq!(node.agent.content("cache/calls").as_deref(), Some("CREATE\n"));
+
+    let failing = config("failure:\n  test.echo:\n  - text: I don't work\n");
+    let reason = node.fails("update", &node.template(&failing, &values, "Software"), &[]);
+    assert!(reason.contains("the hook 'salt' ended with status 2"), "{reason}");
+    assert!(reason.contains("test.echo was not found in SLS"), "{reason}");
+    assert_eq!(node.agent.content("cache/calls").as_deref(), Some("CREATE\nUPDATE\n"));
+}
+
+/// With a pod of heat-agents' own tests. The hook waits for images and containers that something else makes.
+#[test]
+fn the_hook_of_kubelet_waits_for_images_and_containers() {
+    let (node, agents) = (HookedNode::new(), HeatAgents::installed());
+    let python = modules(&node.agent, &DOCKER);
+    let variables = [("DOCKER_HOST", "unix:///run/other.sock"), ("PYTHONPATH", &*python)];
+    agents.give(&node.agent, "kubelet", &variables);
+    let config = |image: &str, seconds: u32| {
+        json!({
+            "group": "kubelet", "options": {"poll_period": 0, "images_timeout": seconds},
+            "config": {
+                "version": "v1beta2", "volumes": [{"name": "mariadb-data"}],
+                "containers": [{
+                    "image": image, "name": "rabbitmq", "ports": [{"containerPort": 5672, "hostPort": 5672}],
+                }],
+            },
+        })
+    };
+    let there = node.template(&config("kollaglue/fedora-rdo-rabbitmq", 600), &json!({}), "Structured");
+    let told = node.ok("create", &there, &[]);
+    for part in [
+        "Connected to version 1.3.0",
+        "Found image: kollaglue/fedora-rdo-rabbitmq:latest",
+        "matches: /k8s_rabbitmq.",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+
+    let absent = node.template(&config("kollaglue/fedora-rdo-heat-engine", 0), &json!({}), "Structured");
+    let reason = node.fails("update", &absent, &[]);
+    assert!(reason.contains("the hook 'kubelet' ended with status 1"), "{reason}");
+    assert!(reason.contains("matching images: kollaglue/fedora-rdo-heat-engine:"), "{reason}");
+}
+
 #[test]
 fn a_server_without_a_hook_fails_alone_and_says_where_it_looked() {
     let node = HookedNode::new();

@@ -75,6 +75,51 @@ fn a_billion_laughs_are_refused() {
     assert!(error.contains("anchors and aliases copy more than"), "{error}");
 }
 
+/// The most memory that this process has had, in KiB.
+fn peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the time is printed, and decides nothing")]
+fn anchors_and_aliases_of_16_mib_are_refused() {
+    // About ten times what a template of this size takes; each shape asks for a thousand times as much.
+    const MEMORY: u64 = 2 * 1024 * 1024;
+    let head = "heat_template_version: 2018-08-31\noutputs:\n  o:\n    value:\n";
+    let fill = |text: &mut String, line: &dyn Fn(usize) -> String, room: usize| {
+        for index in 0.. {
+            let line = line(index);
+            if text.len() + line.len() + room > Limits::TEXT {
+                break;
+            }
+            text.push_str(&line);
+        }
+    };
+    let mut doubled = head.to_owned();
+    let padding = "x".repeat(100);
+    fill(&mut doubled, &|index| format!("      - &b{index} {padding}\n"), 4096);
+    doubled.push_str("      - &a0 [lol, lol]\n");
+    for i in 1..40 {
+        writeln!(doubled, "      - &a{i} [*a{}, *a{}]", i - 1, i - 1).unwrap();
+    }
+    let mut repeated = format!("{head}      - &t {}\n", "x".repeat(1024 * 1024));
+    fill(&mut repeated, &|_| "      - [*t, *t, *t, *t, *t, *t, *t, *t]\n".to_owned(), 0);
+    let mut chained = format!("{head}      - &a0 [x, x]\n");
+    fill(&mut chained, &|index| format!("      - &a{} [*a{index}, *a{index}]\n", index + 1), 0);
+    for (shape, text) in [("doubled", doubled), ("repeated", repeated), ("chained", chained)] {
+        assert!(text.len() <= Limits::TEXT && text.len() > Limits::TEXT - 8192, "{shape}: {}", text.len());
+        let (before, begun) = (peak(), std::time::Instant::now());
+        let error = read(&text).unwrap_err();
+        let taken = begun.elapsed();
+        let more = peak() - before;
+        println!("{shape}: refused after {taken:?}, {more} KiB more");
+        assert!(error.contains("anchors and aliases copy more than"), "{shape}: {error}");
+        assert!(more < MEMORY, "{shape}: {more} KiB");
+    }
+}
+
 #[test]
 fn size_and_number_of_errors_are_bounded() {
     let error = read(&" ".repeat(Limits::TEXT + 1)).unwrap_err();

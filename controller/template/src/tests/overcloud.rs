@@ -37,6 +37,28 @@ fn fixtures() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/overcloud")
 }
 
+/// Other recorded fixtures, by the SHA-256 of each. Whoever records one again writes its new hash here, so that a change
+/// of what tests are measured by is seen.
+const RECORDED: [(&str, &str); 7] = [
+    ("oracle/recorded.json", "894e5e384923adc70bbce47bfa26a78aaaf35d948c50f600e83cd00b8d6dc7a8"),
+    ("oracle/tripleo-yaql.json", "f10d540e320c4f8de9cf64a39da8cf87a5bd2db2fbe246321ffed1a9580e6341"),
+    ("os-net-config/documents.json", "9d539e518ddc022214d38c384647459fb9b49acdff1ea0405fb2b16f2ca779b8"),
+    ("overcloud/outputs/2023.json.xz", "c0698ae6900bdedc1a5b766b3e36b36213138e22572018f9a6182a65534b8255"),
+    ("overcloud/outputs/ocata.json.xz", "dad9b0452b7fd6d88fef9aa17cd7f46e3484ec4eb2c43a614fba54b22711f146"),
+    ("overcloud/outputs/pike.json.xz", "eb84dae357a2b5e3c152c920ca3a4705c0990b54dc8d22acecb4bfdaa46018de"),
+    ("overcloud/outputs/wallaby.json.xz", "dca62ab6f4794f29efcccb45e8a867a7f856d07ff55a5972abdca48ed4eed907"),
+];
+
+#[test]
+fn recorded_fixtures_are_as_they_were_recorded() {
+    for (file, wanted) in RECORDED {
+        let bytes =
+            std::fs::read(fixtures().join("..").join(file)).unwrap_or_else(|why| panic!("{file}: {why}"));
+        let found: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(found, wanted, "{file}");
+    }
+}
+
 /// The files of an overcloud.
 struct Overcloud {
     name: &'static str,

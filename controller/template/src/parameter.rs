@@ -165,8 +165,8 @@ impl ParameterDef {
         self.converted_outer(given).and_then(|value| self.allowed(value))
     }
 
-    /// As [`ParameterDef::converted`], of a value from outside of templates: Heat makes a text of any value that is
-    /// given to a `string`, and a property of a nested stack must be a text.
+    /// As [`ParameterDef::converted`], of a value from outside of templates: Heat makes a text of any value for
+    /// a `string` there, and a property of a nested stack must be a text.
     pub(crate) fn converted_outer(&self, given: &Value) -> Result<Value, String> {
         match (self.kind, given) {
             (ParameterType::String, Value::Array(_) | Value::Object(_)) => Ok(Value::String(python(given))),

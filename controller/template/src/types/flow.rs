@@ -167,8 +167,8 @@ fn one(given: &RenderedProperties<'_>, key: Option<&str>) -> Result<FlowSet, Pro
     set(given, vec![packed(&entry)?], None)
 }
 
-/// Compares the treatment of a rule with its selector and table, unless one of them has null in place of a function's
-/// value. Other properties do not count here.
+/// Compares the treatment of a rule with its selector and table, unless one of them has null in place of a
+/// function's value. Other properties do not count here.
 pub(crate) fn check_flow_rule(properties: &Value) -> Result<(), PropertyError> {
     let given = |key: &str| properties.get(key).map(|value| (key.to_owned(), value.clone()));
     let mut map: Map<String, Value> =

@@ -79,7 +79,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The index of the argument for each of a function's parameters: by their order, and those with `=>` by name.
+    /// The index of the argument for each parameter of the function: by order, and those with `=>` by name.
     pub fn placed<const N: usize>(&self, parameters: [&str; N]) -> Result<[Option<usize>; N], String> {
         self.want(0, N)?;
         let mut found = [None; N];

@@ -1,7 +1,7 @@
 //! Sequences of yaql that are made item by item, as far as what follows takes them: `sequence().limit(3)`.
 //!
-//! A sequence without an end is refused where the expression is read, unless a function that cuts it follows. The others,
-//! and a cut that never comes, end when the steps of the expression do.
+//! A sequence without an end is refused where the expression is read, unless a function that cuts it follows.
+//! Any other one, and a cut that never comes, ends when the steps of the expression do.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -19,7 +19,7 @@ const CUTS: [&str; 6] = ["any", "first", "indexWhere", "limit", "take", "takeWhi
 /// Takes an item, and says whether another one is wanted.
 type Sink<'s> = &'s mut dyn FnMut(Y) -> Result<bool, String>;
 
-/// The function that makes a sequence without an end which nothing cuts. `is_cut`: what follows the node cuts it.
+/// The function that makes a sequence without an end that nothing cuts. `is_cut`: what follows the node cuts it.
 pub(super) fn endless(node: &Node, is_cut: bool) -> Option<&str> {
     fn inner(node: &Node) -> Option<&str> {
         endless(node, false)
@@ -83,7 +83,7 @@ pub(super) fn call(args: &Arguments<'_>) -> Option<Evaluated> {
     }
 }
 
-/// A function that cuts what stands before it; `None` if that is no such sequence, or the function no such one.
+/// A function that cuts the sequence before it; `None` for other functions, and for what is no sequence.
 pub(super) fn cut(
     evaluator: &Evaluator,
     frame: &Frame<'_>,
@@ -313,7 +313,7 @@ fn generate(args: &Arguments<'_>, sink: Sink<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// `generateMany(first, next, selector, decycle, depthFirst)`: a walk over a tree, whose `next` is a node's children.
+/// `generateMany(first, next, selector, decycle, depthFirst)`: a walk over a tree; `next` gives a node's children.
 fn generate_many(args: &Arguments<'_>, sink: Sink<'_>) -> Result<(), String> {
     let placed = args.placed(["initial", "producer", "selector", "decycle", "depthFirst"])?;
     let [Some(initial), Some(producer), selector, decycle, depth_first] = placed else {

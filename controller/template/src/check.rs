@@ -102,14 +102,17 @@ pub(crate) fn member_properties(
 
 /// Errors of properties that are valid one by one, if those that are compared are literals.
 fn together(kind: Kind, properties: &Expr, variable: Option<&str>, errors: &mut Sink, path: &mut Path) {
-    if !matches!(kind, Kind::FlowRule | Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) {
+    let is_flow_rule = kind == Kind::FlowRule;
+    if !is_flow_rule && !matches!(kind, Kind::Intent | Kind::TopologyHost | Kind::TopologyLink) {
         return;
     }
     let sketch = without(properties.sketch(), variable);
-    let checked = match kind {
-        Kind::FlowRule => crate::types::check_flow_rule(&sketch),
-        _ if has_null(&sketch) => return,
-        _ => crate::types::spec(kind, &sketch).map(drop),
+    let checked = if is_flow_rule {
+        crate::types::check_flow_rule(&sketch)
+    } else if has_null(&sketch) {
+        return;
+    } else {
+        crate::types::spec(kind, &sketch).map(drop)
     };
     if let Err(error) = checked {
         let mut below = path.as_str().to_owned();

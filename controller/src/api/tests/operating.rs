@@ -442,7 +442,7 @@ async fn the_site_at_a_glance() {
         json!({"site": world.pki.site().to_string(), "role": "active", "epoch": 1, "restored": false,
             "store": "sqlite:/muster.db", "link": "direct", "link_problem": null, "read_only": null,
             "lease_problem": null,
-            "controllers": [{"name": "c1", "role": "active", "behind_s": 0}],
+            "controllers": [{"name": "c1", "role": "active", "since": since, "behind_s": 0}],
             "sites": [{"name": "default", "active": "c1"}],
             "agents": {"online": 1, "offline": 1, "maintenance": 1, "conflict": 0, "disk_full": 0},
             "waiting": {"restore": 0, "hooks": 1, "approvals": 0}})

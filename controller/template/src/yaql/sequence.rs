@@ -52,11 +52,8 @@ pub(super) fn no_end(name: &str) -> String {
 }
 
 fn has_no_end(node: &Node) -> bool {
-    match node {
-        Node::Call { name, .. } if matches!(&**name, "cycle" | "sequence") => true,
-        Node::Call { of: Some(_), name, arguments, .. } => **name == *"repeat" && arguments.is_empty(),
-        _ => false,
-    }
+    let Node::Call { of, name, arguments, .. } = node else { return false };
+    matches!(&**name, "cycle" | "sequence") || (of.is_some() && **name == *"repeat" && arguments.is_empty())
 }
 
 fn is_source(node: &Node) -> bool {
@@ -67,11 +64,7 @@ fn is_source(node: &Node) -> bool {
 /// Whether the node hands on a sequence's items one by one.
 fn is_lazy(node: &Node) -> bool {
     let passes = |name: &str| PASSES.contains(&name) || matches!(name, "limit" | "take" | "takeWhile");
-    match node {
-        node if is_source(node) => true,
-        Node::Call { of: Some(of), name, .. } => passes(name) && is_lazy(of),
-        _ => false,
-    }
+    is_source(node) || matches!(node, Node::Call { of: Some(of), name, .. } if passes(name) && is_lazy(of))
 }
 
 /// `None`: the function is not of this kind.
@@ -152,10 +145,12 @@ impl Stage<'_> {
     /// The number that is the argument.
     fn number(&self, absent: Option<i128>) -> Result<i128, String> {
         match (self.argument()?, absent) {
-            (Some(node), _) => match self.evaluator.node(self.frame, node)? {
-                Y::Int(number) => Ok(number),
-                other => Err(format!("yaql: '{}' wants a whole number, got {}", self.name, other.describe())),
-            },
+            (Some(node), _) => {
+                let value = self.evaluator.node(self.frame, node)?;
+                let wrong =
+                    || format!("yaql: '{}' wants a whole number, got {}", self.name, value.describe());
+                if let Y::Int(number) = value { Ok(number) } else { Err(wrong()) }
+            }
             (None, Some(absent)) => Ok(absent),
             (None, None) => Err(format!("yaql: '{}' has too few arguments", self.name)),
         }

@@ -316,7 +316,7 @@ async fn a_page_is_kept_up_to_date_until_its_user_is_out() {
     assert!(heard.contains("event: ended") && !heard.contains("event: main"), "{heard}");
 }
 
-/// What happens to requests for `/v1/stacks/web`.
+/// The requests for `/v1/stacks/web`: how they are answered, and how many are open.
 struct Watch {
     /// So many are refused with this status.
     refused: Mutex<(usize, StatusCode)>,

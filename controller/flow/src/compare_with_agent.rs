@@ -57,7 +57,7 @@ impl Flows {
         if ours == theirs {
             (device.odd, device.repairs) = (None, 0);
             device.undone = Undone::default();
-            device.table.is_as_wanted();
+            device.table.found_equal();
             if turn.site.is_restored() {
                 let (device, difference) = (device.name.clone(), TableDifference::default());
                 self.effect(Effect::Compared { device, difference });

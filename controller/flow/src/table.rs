@@ -45,7 +45,7 @@ pub(crate) struct Table {
     waiting: Vec<FlowId>,
     /// Entries whose writes were open at a start: an earlier batch, whose end is no longer known, may
     /// have put them on the device. Empty once the device has what it must have.
-    perhaps: BTreeSet<FlowId>,
+    perhaps_present: BTreeSet<FlowId>,
     /// Ids on the device that no table has. A comparison finds them, and finds them again if they
     /// are forgotten here.
     strays: Vec<FlowId>,
@@ -225,7 +225,7 @@ impl Table {
         if kept.removing && kept.serial <= settled {
             return Written::Same(kept.serial);
         }
-        if kept.mark == FlowMark::Failed && !self.perhaps.contains(&id) {
+        if kept.mark == FlowMark::Failed && !self.perhaps_present.contains(&id) {
             self.drop_entry(id);
             self.unsaved.push(id);
             return Written::Nothing;

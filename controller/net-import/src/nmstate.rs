@@ -121,7 +121,7 @@ struct Port {
     bridge: String,
     /// The VLAN of an access port.
     tag: Option<u32>,
-    /// What its row in the database has, the tag included.
+    /// The settings of its row in the database, with the tag.
     settings: Vec<Setting>,
 }
 
@@ -430,7 +430,7 @@ impl Import {
                 }
             }
             Some("trunk") => {
-                // What enters and leaves without a tag is in the VLAN of `tag`.
+                // Packets that enter and leave without a tag are in the VLAN of `tag`.
                 let native = tag.filter(|tag| is_native && *tag != 0);
                 let mode = if native.is_some() { "native-untagged" } else { "trunk" };
                 port.settings.push(Setting::new(&path, "port", "vlan_mode", mode));

@@ -58,7 +58,7 @@ fn without_lease(api: &Api) -> StatusView {
     }
 }
 
-/// What does not depend on the role.
+/// The part that does not depend on the role.
 fn of_process(api: &Api) -> StatusView {
     StatusView {
         site: api.pki.site().to_string(),

@@ -269,7 +269,7 @@ impl State {
                 (&mut self.done.forged_resets, topic.to_owned(), connection, Content::Reset(reason))
             }
             1 => {
-                // Of this very packet, which its receiver has not seen yet; or of more than there are.
+                // The number is that of this very packet, which its receiver has not seen yet, or beyond all packets.
                 let taken = [number + 1, u64::MAX][self.below(2) as usize];
                 let back = format!("{base}/{}", if to_node { "up" } else { "down" });
                 (&mut self.done.forged_acks, back, connection, Content::Ack { taken })

@@ -300,7 +300,7 @@ fn a_cluster_keeps_agents_from_what_is_the_controllers() {
             assert!(joiner.tries(id, &filter, Some(&topic(name))).is_err(), "{id} {name}");
         }
     }
-    // What docs/brokers.md warns of: the password alone lets a client in under any node's name.
+    // As docs/brokers.md warns, the password alone lets a client in under any node's name.
     web2.daemon.signal("STOP");
     until_taken(&joiner, "web-2", "web-2/up");
     web2.daemon.signal("CONT");

@@ -259,7 +259,7 @@ fn the_hooks_of_cfn_init_and_compose_get_their_config() {
     assert_eq!(arguments("compose.json"), json!([tool, "up", "-d", "--no-build"]));
 }
 
-/// What `salt` is to heat-agents' hook, as files below a directory of Python's: a minion's configuration, and a caller
+/// The part of `salt` that heat-agents' hook uses, as files below a directory of Python's: a minion's configuration, and a caller
 /// that fills in `{{ opts['…'] }}` and knows one state.
 const SALT: [(&str, &str); 5] = [
     ("salt/__init__.py", ""),

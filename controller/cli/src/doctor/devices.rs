@@ -3,9 +3,8 @@
 use muster_api::flow::DeviceView;
 use muster_shared::finding::Finding;
 
-use super::sample::Sample;
+use super::sample::{Counted, Sample, findings};
 use crate::failure::Failure;
-use crate::output::count;
 
 /// Counted device by device.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +28,6 @@ impl Switches {
 
     /// None for a site without flow tables. `cut`: why not all devices could be looked at.
     pub fn findings(&self, cut: Option<&Failure>) -> Vec<Finding> {
-        let mut findings = Vec::new();
         let bad = [
             (
                 &self.absent,
@@ -43,21 +41,8 @@ impl Switches {
                 "muster flow list DEVICE --state failed; muster flow show DEVICE ID has the reason",
             ),
         ];
-        for (sample, what, remedy) in bad.into_iter().filter(|(sample, ..)| !sample.is_empty()) {
-            let verb = if sample.count() == 1 { "is" } else { "are" };
-            let all = count(self.devices, "device");
-            let found = format!("{} of {all} {verb} {what}: {}", sample.count(), sample.names());
-            findings.push(Finding::warning("devices", found, remedy));
-        }
-        if findings.is_empty() && self.devices > 0 {
-            let found = format!("{}; no switch is away, no rule has failed", count(self.devices, "device"));
-            findings.push(Finding::ok("devices", found));
-        }
-        findings.extend(cut.map(|failure| {
-            let found = format!("not all devices were looked at: {}", failure.lines.join("; "));
-            Finding::warning("devices", found, "run this command again when the controller is less busy")
-        }));
-        findings
+        let good = "no switch is away, no rule has failed";
+        findings(&Counted { check: "devices", of: ("device", self.devices), bad: &bad, good }, cut)
     }
 }
 

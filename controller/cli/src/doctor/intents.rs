@@ -3,9 +3,8 @@
 use muster_api::intent::IntentRow;
 use muster_shared::finding::Finding;
 
-use super::sample::Sample;
+use super::sample::{Counted, Sample, findings};
 use crate::failure::Failure;
-use crate::output::count;
 
 /// Counted intent by intent.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +28,6 @@ impl Paths {
 
     /// None for a site without intents. `cut`: why not all intents could be looked at.
     pub fn findings(&self, cut: Option<&Failure>) -> Vec<Finding> {
-        let mut findings = Vec::new();
         let bad = [
             (&self.failed, "FAILED", "muster intent show KEY says which path, host or room is missing"),
             (
@@ -43,21 +41,8 @@ impl Paths {
                 "muster intent verify KEY shows where, and which other rule takes them",
             ),
         ];
-        for (sample, what, remedy) in bad.into_iter().filter(|(sample, ..)| !sample.is_empty()) {
-            let verb = if sample.count() == 1 { "is" } else { "are" };
-            let all = count(self.intents, "intent");
-            let found = format!("{} of {all} {verb} {what}: {}", sample.count(), sample.names());
-            findings.push(Finding::warning("intents", found, remedy));
-        }
-        if findings.is_empty() && self.intents > 0 {
-            let found = format!("{}; none is FAILED, CORRUPT or broken", count(self.intents, "intent"));
-            findings.push(Finding::ok("intents", found));
-        }
-        findings.extend(cut.map(|failure| {
-            let found = format!("not all intents were looked at: {}", failure.lines.join("; "));
-            Finding::warning("intents", found, "run this command again when the controller is less busy")
-        }));
-        findings
+        let good = "none is FAILED, CORRUPT or broken";
+        findings(&Counted { check: "intents", of: ("intent", self.intents), bad: &bad, good }, cut)
     }
 }
 

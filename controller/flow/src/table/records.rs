@@ -62,7 +62,7 @@ impl Table {
         }
         self.reasons.extend(reason.map(|reason| (id, reason)));
         if kept.serial > self.settled && mark != FlowMark::Failed {
-            self.perhaps.insert(id);
+            self.perhaps_present.insert(id);
         }
         self.entries.insert(id, kept);
         self.wait_again(&[id]);

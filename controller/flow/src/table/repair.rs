@@ -16,8 +16,8 @@ pub(crate) const STRAYS_MAX: usize = 50_000;
 
 impl Table {
     /// A comparison found no difference.
-    pub fn is_as_wanted(&mut self) {
-        self.perhaps.clear();
+    pub fn found_equal(&mut self) {
+        self.perhaps_present.clear();
     }
 
     /// The device has this id of ours, and no table does.

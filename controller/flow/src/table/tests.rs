@@ -50,7 +50,7 @@ fn a_failed_entry_whose_write_was_open_at_a_start_is_removed_from_the_device() {
         }
         table.fail(serial, &[id], Some(&refused));
         if compared {
-            table.is_as_wanted();
+            table.found_equal();
         }
         let serial = table.begin();
         assert_eq!(table.remove(id, serial), removed, "open at a start {was_open}, compared {compared}");

@@ -27,7 +27,7 @@ pub(super) struct List {
     pub form: Form,
 }
 
-/// What a list is in yaql.
+/// The kind of a list in yaql.
 #[derive(Debug)]
 pub(super) enum Form {
     List,

@@ -91,7 +91,7 @@ pub enum Verdict {
     Ok,
     /// At least one copy does not.
     Broken,
-    /// A switch could not be asked, there is nothing to try, or the intent is not INSTALLED.
+    /// A switch could not be asked, or the intent is not INSTALLED.
     #[default]
     Unknown,
 }

@@ -13,7 +13,6 @@ use muster_shared::model::flow::{
 };
 use thiserror::Error;
 
-use crate::host::HostId;
 use crate::intent::{Intent, Kind};
 use crate::topology::{ConnectPoint, Topology};
 use crate::trace::{Fate, Loss, Trace};
@@ -47,22 +46,6 @@ pub enum Broken {
     Elsewhere { from: ConnectPoint, at: ConnectPoint },
     #[error("packets from {from} arrive at {at} with another '{field}'")]
     Changed { from: ConnectPoint, at: ConnectPoint, field: &'static str },
-}
-
-/// The reason why an intent promises to carry no packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum NoPromise {
-    #[error("the place of host {0} is not known")]
-    HostUnknown(HostId),
-    /// With `partial_failure`.
-    #[error("none of its ports where packets come in is connected")]
-    NotConnected,
-}
-
-/// Why [`promises`] of this intent has none. `None` for hosts behind one port: they reach each other without a rule.
-pub fn no_promise(topology: &Topology, intent: &Intent) -> Option<NoPromise> {
-    let Some(hosts) = intent.kind.hosts() else { return Some(NoPromise::NotConnected) };
-    hosts.into_iter().find(|host| topology.host(*host).is_none()).map(NoPromise::HostUnknown)
 }
 
 /// The promises of an intent, port by port. `rules` are the rules that it has placed: with `partial_failure`, a port

@@ -19,7 +19,7 @@ use std::time::Duration;
 use muster_api::trace::{IntentProof, Verdict};
 use muster_intent::manager::IntentNo;
 use muster_intent::phase::State;
-use muster_intent::proof::{Broken, PROMISES_MAX, Promise, no_promise, promises};
+use muster_intent::proof::{Broken, PROMISES_MAX, Promise, promises};
 use muster_intent::trace::{Loss, Trace};
 use muster_shared::MonoTime;
 use muster_template::MASK;
@@ -205,10 +205,6 @@ impl View<'_> {
         if state != Some(State::Installed) {
             let state = state.map_or("gone", State::as_str);
             return IntentProof { reason: format!("it is {state}, not INSTALLED"), ..proof };
-        }
-        let view = manager.view(self.graph.ctx.now, proving.intent).filter(|_| tried == 0);
-        if let Some(why) = view.and_then(|view| no_promise(manager.topology(), &view.intent)) {
-            return IntentProof { reason: format!("there is nothing to try: {why}"), ..proof };
         }
         let judged = proving.promises.iter().zip(traces);
         let mut broken = judged.filter_map(|(promise, trace)| Some((promise.judge(trace).err()?, trace)));

@@ -8,7 +8,7 @@ use super::*;
 use crate::compile::Compiler;
 use crate::host::{Host, HostId};
 use crate::path_search::Trees;
-use crate::proof::{no_promise, promises};
+use crate::proof::promises;
 use crate::reservations::{Holder, Ledger};
 use crate::trace::{DEPTH_MAX, Fate as End, HOPS_MAX, STEPS_MAX, Trace};
 
@@ -274,29 +274,6 @@ fn what_is_not_as_promised_is_found() {
         judge(&|entries| treat(entries, 2, vec![set.clone(), to("h1")])),
         "packets from s1/br0 port h1 arrive at s3/br0 port h1 with another 'eth_dst'"
     );
-}
-
-#[test]
-fn an_intent_without_a_promise_says_why() {
-    let mut topology = network("s1-s2");
-    let id = |octet| HostId::new([2, 0, 0, 0, 0, octet]).unwrap();
-    for (octet, location) in [(1, "s1:h1"), (2, "s1:h1")] {
-        topology
-            .declare_host(id(octet), Some(Host { location: at(location), addresses: Vec::new() }))
-            .unwrap();
-    }
-    let partial = Constraints { partial_failure: true, ..Constraints::default() };
-    let hosts = |one, two| Kind::HostToHost { one: id(one), two: id(two) };
-    let to_one = Kind::MultiPointToSinglePoint { from: points(&["s2:h1"]), to: at("s1:h1") };
-    for (kind, why) in [
-        (hosts(1, 2), None),
-        (hosts(1, 3), Some("the place of host 02:00:00:00:00:03 is not known")),
-        (to_one, Some("none of its ports where packets come in is connected")),
-    ] {
-        let intent = Intent { kind, ..from_to("s1:h1", "s2:h1", partial.clone()) };
-        assert_eq!(promises(&topology, &intent, &[]), []);
-        assert_eq!(no_promise(&topology, &intent).map(|why| why.to_string()).as_deref(), why, "{intent:?}");
-    }
 }
 
 #[test]

@@ -1,9 +1,7 @@
 //! Links, hosts and intents of stacks.
 
-use muster_api::trace::Verdict;
 use muster_shared::model::{Facts, LinkFacts, NeighbourFacts};
 
-use super::traces::verified;
 use super::*;
 use crate::tests::bed::{options, parse, stack};
 
@@ -189,15 +187,6 @@ fn hosts_of_a_stack_meet_wherever_they_move() {
     ring.bed.update(template(&(host(1, 0) + &meeting("host_1")))).unwrap();
     let view = ring.bed.engine.view().intent("meet").unwrap();
     assert_eq!((view.state, ring.rules()), (State::Failed, 0), "{:?}", view.reason);
-}
-
-#[test]
-fn hosts_behind_one_port_need_no_proof() {
-    let mut ring = Ring::new(4);
-    ring.bed.create(template(&(host(1, 0) + &host(2, 0) + &meeting("host_1, host_2")))).unwrap();
-    assert_eq!((ring.state("meet"), ring.rules()), (State::Installed, 0));
-    let proof = verified(&mut ring, "meet");
-    assert_eq!((proof.verdict, proof.tried, &*proof.reason), (Verdict::Ok, 0, ""));
 }
 
 /// Facts of a node's links: the bridge's own port, and a neighbour at `h`.

@@ -23,7 +23,7 @@ fn traced(ring: &mut Ring, from: usize, address: u128) -> TraceView {
     *view
 }
 
-pub(super) fn verified(ring: &mut Ring, key: &str) -> IntentProof {
+fn verified(ring: &mut Ring, key: &str) -> IntentProof {
     let Ok(Answer::Proved(proof)) = ring.bed.ask(Request::VerifyIntent { key: key.into() }) else {
         panic!("no proof")
     };

@@ -127,6 +127,10 @@ impl Disk {
         self.entries.values().filter(|entry| undo(entry) == job(entry)).filter_map(undo).collect()
     }
 
+    pub fn entry(&self, resource: ResourceId) -> Option<&Entry> {
+        self.entries.get(&resource)
+    }
+
     /// Entries, as an agent that starts reads them.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.entries.values()

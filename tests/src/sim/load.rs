@@ -230,12 +230,11 @@ impl World {
         if now.since(own.since) >= DEADLINE && self.load.is_on {
             waited.push("load job waits in its lane for longer than its deadline");
         }
-        let current = |entry: &Entry| entry.current.as_ref().map(|accepted| accepted.job.clone());
-        let waiting: Vec<(Job, Place)> = process
+        let waiting: Vec<(&Job, Place)> = process
             .agent
             .entries()
             .filter(|entry| entry.resource != key.resource && !entry.resource.is_local())
-            .filter_map(current)
+            .filter_map(|entry| entry.current.as_ref().map(|accepted| &accepted.job))
             .filter(|job| {
                 !machine.places.begun.contains(&job.key()) && !process.half_done.contains(&job.key())
             })

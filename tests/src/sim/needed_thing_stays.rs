@@ -29,12 +29,13 @@ impl World {
             ids.filter_map(move |thing| Some((machine, thing, machine.host.values_of(*thing)?)))
         });
         for (machine, thing, values) in all {
-            let Some(by) = row(&shared.tables, *thing) else { continue };
+            let mut keys = values.iter().filter(|(_, value)| **value == id).map(|(key, _)| *key).peekable();
+            let by = keys.peek().and_then(|_| row(&shared.tables, *thing));
+            let Some(by) = by else { continue };
             // What a restored store does not know of was never said to it, and what a server has again has ended since.
             if self.has_what_is_unknown(&machine.name, *thing) || self.is_set_back(machine, *thing) {
                 continue;
             }
-            let mut keys = values.iter().filter(|(_, value)| **value == id).map(|(key, _)| *key);
             if keys.any(|key| self.refers_itself(by, key)) {
                 return Some(format!(
                     "{} is taken away while {} on {} refers to it",

@@ -215,7 +215,7 @@ impl World {
             return None;
         }
         let resource = job.resource;
-        let entry = machine.disk.entries().find(|entry| entry.resource == resource);
+        let entry = machine.disk.entry(resource);
         let since = held.since(resource, entry)?;
         let shared = self.shared.borrow();
         let row = row(&shared.tables, resource);
@@ -251,7 +251,7 @@ impl World {
     /// listed, and goes when an operator says so.
     pub fn was_made_again(&self, at: usize, resource: ResourceId) -> bool {
         let machine = &self.machines[at];
-        let applied = machine.disk.entries().find(|entry| entry.resource == resource && entry.exists());
+        let applied = machine.disk.entry(resource).filter(|entry| entry.exists());
         let applied = applied.and_then(|entry| entry.applied.as_ref());
         let is_lost = applied.is_some_and(|it| self.history.is_lost_job(resource, it.generation));
         is_lost && !self.reference.is_left(&machine.name, resource)
@@ -260,7 +260,7 @@ impl World {
     /// Returns whether the state of the resource on the server of this name is unknown to the store.
     pub fn has_what_is_unknown(&self, node: &NodeId, resource: ResourceId) -> bool {
         let entry = |machine: &Machine| {
-            let entry = machine.disk.entries().find(|entry| entry.resource == resource);
+            let entry = machine.disk.entry(resource);
             self.history.held.since(resource, entry).is_some()
         };
         self.machines.iter().filter(|machine| machine.name == *node && !machine.scrapped).any(entry)
@@ -271,7 +271,7 @@ impl World {
     pub fn becomes_a_stray(&self, at: usize, row: &ResourceRecord) -> bool {
         let held = &self.history.held;
         let resource = row.physical;
-        let entry = self.machines[at].disk.entries().find(|entry| entry.resource == resource);
+        let entry = self.machines[at].disk.entry(resource);
         let since = held.since(resource, entry);
         let is_undecided =
             since.is_some_and(|since| held.decided.get(&resource).is_none_or(|decided| *decided < since));

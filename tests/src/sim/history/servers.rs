@@ -197,7 +197,7 @@ impl World {
     /// Returns whether the server has the resource as it was before the server went back: the store has another state,
     /// and does not know that one any more.
     pub fn is_set_back(&self, machine: &Machine, resource: ResourceId) -> bool {
-        let entry = machine.disk.entries().find(|entry| entry.resource == resource);
+        let entry = machine.disk.entry(resource);
         entry.and_then(applied).is_some_and(|applied| self.history.servers.set_back.contains(&applied))
     }
 

@@ -19,7 +19,6 @@ mod audit;
 mod conversations;
 mod handle;
 mod pause_after_bad_commit;
-mod read_only;
 mod turn;
 
 use std::collections::{BTreeMap, VecDeque};

@@ -1,6 +1,6 @@
 //! `muster status`: the site at a glance, and the warning that the controller cannot write.
 //!
-//! Absent: why it cannot write (`controller/src/driver/turn.rs`), and how agents are counted
+//! Absent: why it cannot write (`controller/src/driver/turn/read_only.rs`), and how agents are counted
 //! (`controller/engine/src/view/site.rs`).
 
 use std::fmt::Write as _;

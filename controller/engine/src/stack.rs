@@ -7,7 +7,6 @@ pub(crate) mod stacks;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
 use indexmap::IndexSet;
 use muster_api::user::NodeLabel;
@@ -23,11 +22,6 @@ use crate::traversal::progress_check::ProgressCheck;
 use crate::traversal::walk::Walk;
 use crate::view::hidden::Hidden;
 use crate::view::{FailureView, OutputView, ProgressView};
-
-/// The least time of an operation that a start takes up: this part of its timeout, and so many seconds of it. Agents
-/// connect again, and some servers boot.
-const RETURN_PART: u32 = 4;
-const RETURN_LEAST: Duration = Duration::from_secs(120);
 
 /// A named set of resources.
 pub(crate) struct Stack {
@@ -176,13 +170,6 @@ impl Stack {
     /// Whether the stack is FAILED because its operation timed out.
     pub fn has_timed_out(&self) -> bool {
         self.status == Status::Failed && self.timed_out
-    }
-
-    /// When the operation has had its time. After a restart of the controller, agents get a while to come back.
-    pub fn deadline(&self, now: MonoTime) -> MonoTime {
-        let timeout = Duration::from_secs(self.timeout_s);
-        let least = (timeout / RETURN_PART).max(RETURN_LEAST).min(timeout);
-        self.runs.reaches(timeout).max(now + least)
     }
 
     pub fn is_being_deleted(&self) -> bool {

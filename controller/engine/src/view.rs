@@ -15,6 +15,7 @@ use crate::request::Refusal;
 use crate::traversals::Traversals;
 
 mod graph;
+mod graph_by_type;
 mod held;
 mod node;
 mod page;

@@ -1,6 +1,7 @@
 //! The needs of a stack's resources, as a picture: an SVG document, or one for Graphviz.
 //!
-//! Absent: how dependencies arise (`controller/template/src/resolve/walk.rs`), and the drawing itself (`drawing.rs`).
+//! Absent: how dependencies arise (`controller/template/src/resolve/walk.rs`), which resources of a large stack are drawn as
+//! one (`controller/engine/src/view/graph_by_type.rs`), and the drawing itself (`drawing.rs`).
 
 use std::collections::BTreeMap;
 

@@ -1,17 +1,17 @@
 //! A turn: inputs, one commit for all their results, and only then the effects. Decides when a commit waits for a busy
-//! database, when the site is read-only, and when it is tried again. The loop around it (`driver.rs`) passes the time,
-//! so that the simulator runs the same code.
+//! database. The loop around it (`driver.rs`) passes the time, so that the simulator runs the same code.
 //!
-//! Absent: which error is busy, full, broken or a mistake (`store/failure.rs`).
+//! Absent: what a commit has in it (`turn/commit.rs`), and what follows when it fails (`turn/read_only.rs`).
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+mod commit;
+mod read_only;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use muster_engine::record::{AuditRecord, Change};
 use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source, View};
 use muster_shared::model::{Down, Up};
-use muster_shared::seal::SealPublic;
 use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use muster_template::Tree;
 
@@ -19,10 +19,11 @@ use super::Outbox;
 use super::audit::{Audit, Caller, NotLetIn, log_refusal};
 use super::conversations::{Conversations, Resumed};
 use super::pause_after_bad_commit::Mistakes;
-use super::read_only::{PROBE_FIRST, ReadOnly};
 use crate::link::{Admitted, Grant};
-use crate::store::{Failure, Store, StoreError};
-use crate::telemetry::{Note, Operations, Telemetry};
+use crate::store::{Store, StoreError};
+use crate::telemetry::{Operations, Telemetry};
+use commit::Commit;
+use read_only::ReadOnly;
 
 /// Between two tries of a commit for which the database was busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
@@ -45,23 +46,6 @@ struct Busy {
     commit: Box<Commit>,
     retry_at: MonoTime,
     until: MonoTime,
-}
-
-/// The changes of a turn, as far as the engine was asked for them.
-#[derive(Default)]
-struct Commit {
-    /// The first change; the others are still the engine's.
-    first: Option<Change>,
-    /// The store took the first change: it cannot be taken back.
-    is_taken: bool,
-    seen: Vec<NodeId>,
-    not_let_in: VecDeque<AuditRecord>,
-    /// The notes for traces about its changes, if there are traces.
-    notes: Option<Vec<Note>>,
-    /// Effects to carry out once the commit is durable.
-    effects: Vec<Effect>,
-    ended: Vec<(StackName, u64)>,
-    keys: Vec<(NodeId, Option<SealPublic>)>,
 }
 
 /// The engine with its store and the way to its nodes.
@@ -149,11 +133,6 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         &self.store
     }
 
-    /// The reason why nothing can be written, while that is so.
-    pub fn read_only(&self) -> Option<&str> {
-        self.read_only.as_ref().map(ReadOnly::why)
-    }
-
     /// A commit waits for the database. Inputs wait with it, for [`BUSY_MAX`] at most.
     pub fn is_busy(&self) -> bool {
         self.busy.is_some()
@@ -178,22 +157,13 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         if self.busy.is_some() {
             return; // the turn's end tries again
         }
-        let Some(it) = &mut self.read_only else {
-            for node in self.conversations.late(now) {
-                self.outbox.close(&node);
-            }
-            return self.engine.handle(now, Input::Timeout);
-        };
-        it.probes(now);
-        match self.store.probe() {
-            Ok(()) if !self.stale || self.reload(now).is_ok() => {
-                tracing::info!("the database can be written again");
-                self.read_only = None;
-                self.resume(now);
-            }
-            Ok(()) => {}
-            Err(error) => tracing::debug!(%error, "the database cannot be written yet"),
+        if self.read_only.is_some() {
+            return self.probe(now);
         }
+        for node in self.conversations.late(now) {
+            self.outbox.close(&node);
+        }
+        self.engine.handle(now, Input::Timeout);
     }
 
     /// The engine was rebuilt: tells it of the connected nodes, and continues the store's operations.
@@ -343,68 +313,6 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         std::mem::take(&mut self.told)
     }
 
-    /// Up to the first change of the next commit.
-    fn next_commit(&mut self, now: MonoTime) -> Box<Commit> {
-        let mut commit =
-            Commit { seen: std::mem::take(&mut self.seen).into_iter().collect(), ..Commit::default() };
-        commit.not_let_in = self.audit.take_not_let_in();
-        commit.notes = self.traces.as_ref().map(|_| Vec::new());
-        commit.first = commit.next(&mut self.engine, &mut self.audit, now);
-        Box::new(commit)
-    }
-
-    /// Writes the commit, and returns the effects that may leave. If the database is busy, returns
-    /// the commit as it was.
-    fn commit(
-        &mut self,
-        mut commit: Box<Commit>,
-        now: MonoTime,
-    ) -> Result<Vec<Effect>, (Box<Commit>, StoreError)> {
-        if commit.first.is_some() || !commit.seen.is_empty() {
-            let seen = std::mem::take(&mut commit.seen);
-            let (engine, audit) = (&mut self.engine, &mut self.audit);
-            let has_first = commit.first.is_some();
-            let mut changes =
-                std::iter::from_fn(|| commit.first.take().or_else(|| commit.next(engine, audit, now)));
-            let written = self.store.commit(&mut changes, &seen);
-            (commit.seen, commit.is_taken) = (seen, has_first && commit.first.is_none());
-            if let Err(error) = written {
-                return Err((commit, error));
-            }
-        } else if commit.answers()
-            && let Err(error) = self.store.may_write()
-        {
-            // "There is nothing to do" is the site's answer, which another controller may give by now.
-            return Err((commit, error));
-        }
-        self.told.ended.append(&mut commit.ended);
-        self.trace_commit(&mut commit);
-        for (node, key) in commit.keys {
-            self.admitted.set(node, key);
-        }
-        Ok(commit.effects)
-    }
-
-    /// Tells the traces what is durable now. Answers come first, for changes are of the operations that they begin.
-    fn trace_commit(&mut self, commit: &mut Commit) {
-        let Some(traces) = &mut self.traces else { return };
-        let at = SystemTime::now();
-        for effect in &commit.effects {
-            if let Effect::Answer { id, answer } = effect {
-                traces.answered(*id, answer, at);
-            }
-        }
-        traces.durable(commit.notes.take().unwrap_or_default(), at);
-        let view = self.engine.view();
-        for effect in &commit.effects {
-            if let Effect::Send { node, message: Down::Job(job), .. } = effect
-                && let Some(of) = view.job_view(&job.resource)
-            {
-                traces.sent(node, job, &of, at);
-            }
-        }
-    }
-
     /// Executes the effects that waited for the commit. Returns whether new inputs followed.
     fn let_leave(&mut self, now: MonoTime, effects: Vec<Effect>) -> bool {
         let mut follows = false;
@@ -447,82 +355,5 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         let text = self.store.source(stack, revision).map_err(|error| error.to_string())?;
         let text = text.ok_or_else(|| "it is not kept any more".to_owned())?;
         Source::parse(text).map_err(|errors| errors.to_string())
-    }
-
-    /// Drops changes that are not durable, and reports the error. Agents send lost messages again, so none of
-    /// them is disconnected.
-    fn cannot_write(&mut self, now: MonoTime, error: &StoreError) {
-        let read_only = ReadOnly::new(error, now);
-        tracing::error!("{}", read_only.why());
-        let refusal = read_only.refusal_of_the_commit(error);
-        self.traces.iter_mut().for_each(Operations::give_up);
-        for id in self.audit.give_up(&refusal) {
-            self.told.answers.push((id, Err(refusal.clone())));
-        }
-        let reloaded = self.reload(now);
-        if let Err(error) = &reloaded {
-            tracing::error!(%error, "the database cannot be read either");
-        }
-        let pause = match error.failure() {
-            Failure::Mistake => self.mistakes.made(now),
-            Failure::Full | Failure::Busy | Failure::Broken => Some(PROBE_FIRST),
-        };
-        let pause = if reloaded.is_err() { pause.or(Some(PROBE_FIRST)) } else { pause };
-        let Some(pause) = pause else {
-            self.goes_on = true;
-            return self.resume(now);
-        };
-        self.read_only = Some(read_only.until(now + pause));
-        // Meanwhile operators see the connected nodes.
-        for (node, connection) in self.conversations.connections() {
-            self.engine.handle(now, Input::Connected { node, connection });
-        }
-    }
-}
-
-impl Commit {
-    fn may_wait(&self, error: &StoreError) -> bool {
-        error.failure() == Failure::Busy && !self.is_taken
-    }
-
-    /// Whether a request is answered with success.
-    fn answers(&self) -> bool {
-        self.effects.iter().any(|effect| matches!(effect, Effect::Answer { answer: Ok(_), .. }))
-    }
-
-    /// The next change; what has to wait for the commit is kept. An answer may have a row of the audit.
-    fn next(&mut self, engine: &mut Engine, audit: &mut Audit, now: MonoTime) -> Option<Change> {
-        if let Some(record) = self.not_let_in.pop_front() {
-            return Some(Change::Audit(Box::new(record)));
-        }
-        loop {
-            match engine.poll_effect()? {
-                Effect::Persist(change) => {
-                    if let Some(notes) = &mut self.notes {
-                        notes.extend(Note::of(&change));
-                    }
-                    match &change {
-                        Change::StackRemoved { name, traversal, .. } => {
-                            self.ended.push((name.clone(), *traversal));
-                        }
-                        Change::Node(node) => {
-                            let key = (!node.revoked).then_some(node.seal_public);
-                            self.keys.push((node.name.clone(), key));
-                        }
-                        Change::NodeRemoved(name) => self.keys.push((name.clone(), None)),
-                        _ => {}
-                    }
-                    return Some(change);
-                }
-                Effect::Answer { id, answer } => {
-                    let record = audit.row(id, &answer, now);
-                    self.effects.push(Effect::Answer { id, answer });
-                    if let Some(record) = record {
-                        return Some(Change::Audit(Box::new(record)));
-                    }
-                }
-                other => self.effects.push(other),
-            }
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The store in an SQL database: SQLite for one machine, PostgreSQL beyond that. Opens it, and commits all changes of a
 //! turn or none.
 //!
-//! Absent: the statements (`write.rs`, `load.rs`, `read.rs`), and what follows from a failed commit (`driver/turn.rs`).
+//! Absent: the statements (`write.rs`, `load.rs`, `read.rs`), and what follows from a failed commit (`driver/turn/read_only.rs`).
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -1,6 +1,6 @@
 //! The four kinds of a failed commit: no room, busy, broken, or our own mistake.
 //!
-//! Absent: what the driver does then (`driver/turn.rs`), what operators hear (`driver/read_only.rs`), and the codes of
+//! Absent: what the driver does then, and what operators hear (`driver/turn/read_only.rs`), and the codes of
 //! PostgreSQL (`sql/postgres/error.rs`).
 
 use rusqlite::ErrorCode;

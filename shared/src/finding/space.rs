@@ -1,7 +1,7 @@
 //! Room on the file system of a directory that must be written.
 //!
 //! Absent: how it is asked for, and what a full disk leads to (`agent/core/src/disk_full.rs`,
-//! `controller/src/driver/read_only.rs`).
+//! `controller/src/driver/turn/read_only.rs`).
 
 use super::Finding;
 

@@ -6,7 +6,7 @@
 mod batch;
 mod bridges;
 mod changes;
-mod hold;
+mod flow_restore_wait;
 mod row;
 mod rpc;
 #[cfg(test)]
@@ -25,7 +25,7 @@ use super::step::Step;
 use batch::{Batch, ExistingRows};
 pub(crate) use bridges::{Bridges, Interface, Interfaces};
 pub(super) use changes::Changes;
-pub use hold::Hold;
+pub use flow_restore_wait::Hold;
 use rpc::Rpc;
 
 /// The key of Muster's mark.

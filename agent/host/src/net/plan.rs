@@ -5,10 +5,11 @@
 //! where the kernel allows only one of two objects at a time, are explained where they are planned. A target
 //! that is reached gives no step.
 //!
-//! Absent: what is wanted (`target.rs`), and what counts as drift (`verify.rs`).
+//! Absent: in which order addresses, routes and rules change (`plan/addresses_and_routes.rs`), what is wanted
+//! (`wanted.rs`), and what counts as drift (`verify.rs`).
 
+mod addresses_and_routes;
 mod in_the_way;
-mod layer3;
 #[cfg(test)]
 mod order_tests;
 #[cfg(test)]
@@ -75,7 +76,7 @@ pub fn plan(target: &Target, state: &State) -> Result<Vec<Step>, PlanError> {
     }
     let stays = |(name, _): &(&String, &Link)| planner.state.links.contains_key(*name);
     let links = state.links.iter().filter(stays).map(|(name, link)| (name.as_str(), link)).collect();
-    layer3::plan(target, &links, (&state.rules, &state.dhcp), &mut planner.steps)?;
+    addresses_and_routes::plan(target, &links, (&state.rules, &state.dhcp), &mut planner.steps)?;
     if let Some(wanted) = &target.resolver {
         planner.steps.extend(resolver::plan(wanted, &state.resolver)?);
     }

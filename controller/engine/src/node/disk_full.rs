@@ -4,7 +4,7 @@
 //! until it reports room again. A job that finds no room for what it writes is retried at growing
 //! intervals as long as its operation lasts. It does not fail.
 //!
-//! Absent: the controller's own disk (`controller/src/driver/turn.rs`), the agent's part
+//! Absent: the controller's own disk (`controller/src/driver/turn/read_only.rs`), the agent's part
 //! (`agent/core/src/disk_full.rs`), and batches of flow rules. A batch that a full disk refuses is sent again later,
 //! and in the end with fewer writes (`controller/flow/src/batch.rs`).
 

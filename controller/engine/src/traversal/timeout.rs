@@ -3,10 +3,28 @@
 //!
 //! Absent: the timer (`timer.rs`), and the timeout of a job (`job/deadline.rs`).
 
+use std::time::Duration;
+
+use muster_shared::MonoTime;
+
 use crate::record::Status;
 use crate::row::Slot;
 use crate::stack::Stack;
 use crate::traversals::Traversals;
+
+/// The least time of an operation that a start takes up: this part of its timeout, and so many seconds of it. Agents
+/// connect again, and some servers boot.
+const RETURN_PART: u32 = 4;
+const RETURN_LEAST: Duration = Duration::from_secs(120);
+
+impl Stack {
+    /// When the operation has had its time. After a restart of the controller, agents get a while to come back.
+    pub fn deadline(&self, now: MonoTime) -> MonoTime {
+        let timeout = Duration::from_secs(self.timeout_s);
+        let least = (timeout / RETURN_PART).max(RETURN_LEAST).min(timeout);
+        self.runs.reaches(timeout).max(now + least)
+    }
+}
 
 impl Traversals {
     /// The operation of a stack has timed out.

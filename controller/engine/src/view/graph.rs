@@ -1,12 +1,11 @@
 //! The graph of a stack as operators see it: its rows and their needs, as in the view `resource_graph`.
-
-use std::collections::{BTreeMap, BTreeSet};
+//!
+//! Absent: the graph of a large stack (`graph_by_type.rs`).
 
 use muster_api::resource::{GraphEdgeView, GraphNodeView, GraphView};
 use muster_shared::StackName;
 
 use crate::row::Slot;
-use crate::view::stack::status_of;
 use crate::view::{ResourceView, View};
 
 impl View<'_> {
@@ -27,43 +26,6 @@ impl View<'_> {
                 .map(|(slot, role)| self.graph_node(role, self.resource_view(stack, *slot, &needed), *slot))
                 .collect(),
             edges: slots().flat_map(|slot| self.graph_edges(*slot)).collect(),
-        })
-    }
-
-    /// The graph, or with more resources than `most` that of their types.
-    pub fn graph_within(&self, name: &StackName, most: usize) -> Option<GraphView> {
-        let stack = self.graph.stacks.named(name)?;
-        if stack.forward.len() + stack.extras.len() > most {
-            self.graph_by_type(name)
-        } else {
-            self.graph_view(name)
-        }
-    }
-
-    /// A row for each type of the stack's resources, which needs the types that they need. Its reason says how many there are,
-    /// and its status is that of the resources which most deserve attention.
-    fn graph_by_type(&self, name: &StackName) -> Option<GraphView> {
-        let stack = self.graph.stacks.named(name)?;
-        let mut groups: BTreeMap<&str, BTreeMap<&str, u64>> = BTreeMap::new();
-        let mut edges = BTreeSet::new();
-        for slot in &stack.forward {
-            let row = &self.graph.rows[*slot];
-            *groups.entry(row.type_name()).or_default().entry(status_of(row)).or_default() += 1;
-            let needed = row.requires.iter().filter_map(|required| self.graph.rows.get(*required));
-            edges.extend(needed.map(|needed| (needed.type_name(), row.type_name())));
-        }
-        edges.retain(|(needed, by)| needed != by);
-        Some(GraphView {
-            name: stack.name.to_string(),
-            action: stack.action.as_str().into(),
-            status: stack.status.as_str().into(),
-            revision: stack.revision,
-            by_type: true,
-            nodes: groups.into_iter().map(|(kind, counts)| group(kind, &counts)).collect(),
-            edges: edges
-                .into_iter()
-                .map(|(needed, by)| GraphEdgeView { resource_id: needed.into(), needed_by: by.into() })
-                .collect(),
         })
     }
 
@@ -92,23 +54,5 @@ impl View<'_> {
         let needed = row.requires.iter().filter_map(|required| self.graph.rows.get(*required));
         needed
             .map(|needed| GraphEdgeView { resource_id: needed.id.to_string(), needed_by: row.id.to_string() })
-    }
-}
-
-/// The resources of one type, with how many are in each status.
-fn group(kind: &str, counts: &BTreeMap<&str, u64>) -> GraphNodeView {
-    let status =
-        ["FAILED", "IN_PROGRESS", "INIT", "COMPLETE"].into_iter().find(|status| counts.contains_key(status));
-    let parts: Vec<String> = counts.iter().map(|(status, count)| format!("{count} {status}")).collect();
-    GraphNodeView {
-        id: kind.into(),
-        name: format!("{} × {}", counts.values().sum::<u64>(), kind.rsplit("::").next().unwrap_or(kind)),
-        kind: kind.into(),
-        role: "forward".into(),
-        action: "INIT".into(),
-        status: status.unwrap_or("COMPLETE").into(),
-        status_reason: parts.join(", "),
-        ready: counts.len() == 1 && counts.contains_key("COMPLETE"),
-        ..GraphNodeView::default()
     }
 }

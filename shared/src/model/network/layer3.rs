@@ -1,6 +1,6 @@
 //! Addresses, routes and rules of an object, and the routing tables that they name.
 //!
-//! Absent: in which order they change on a server (`agent/host/src/net/plan/layer3.rs`).
+//! Absent: in which order they change on a server (`agent/host/src/net/plan/addresses_and_routes.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;

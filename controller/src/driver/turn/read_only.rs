@@ -1,18 +1,21 @@
-//! While the database cannot be written, the site is read-only: requests are refused with the reason, views go on, and
-//! the database is tried again and again.
+//! While the database cannot be written, the site is read-only: what was not durable is dropped, requests are refused
+//! with the reason, views go on, and the database is tried again and again.
 //!
-//! Absent: which kind of failure an error is (`store/failure.rs`), and the commit that waits while the database is only
-//! busy (`Turns::turn_over` in `turn.rs`).
+//! Absent: which kind of failure an error is (`store/failure.rs`), the commit that waits while the database is only
+//! busy (`Turns::turn_over` in `turn.rs`), and the pause after a mistake (`pause_after_bad_commit.rs`).
 
 use std::time::Duration;
 
-use muster_engine::Refusal;
+use muster_engine::{Input, Refusal};
 use muster_shared::MonoTime;
 
-use crate::store::{Failure, StoreError};
+use super::Turns;
+use crate::driver::Outbox;
+use crate::store::{Failure, Store, StoreError};
+use crate::telemetry::Operations;
 
 /// While the store cannot write, it is tried after this at first.
-pub(super) const PROBE_FIRST: Duration = Duration::from_secs(1);
+const PROBE_FIRST: Duration = Duration::from_secs(1);
 /// The pauses between tries grow up to this: a probe may write as much as the commit that failed.
 const PROBE_MAX: Duration = Duration::from_secs(15);
 /// The pause after which a refused request may be sent again, where the database is only busy or away.
@@ -68,6 +71,59 @@ impl ReadOnly {
                 "what you asked for may have been done, or not: {error}; look before you ask again, once the database answers"
             )),
             false => self.refusal(),
+        }
+    }
+}
+
+impl<S: Store, O: Outbox> Turns<S, O> {
+    /// The reason why nothing can be written, while that is so.
+    pub fn read_only(&self) -> Option<&str> {
+        self.read_only.as_ref().map(ReadOnly::why)
+    }
+
+    /// Looks whether the database can be written again, and goes on if so.
+    pub(super) fn probe(&mut self, now: MonoTime) {
+        if let Some(it) = &mut self.read_only {
+            it.probes(now);
+        }
+        match self.store.probe() {
+            Ok(()) if !self.stale || self.reload(now).is_ok() => {
+                tracing::info!("the database can be written again");
+                self.read_only = None;
+                self.resume(now);
+            }
+            Ok(()) => {}
+            Err(error) => tracing::debug!(%error, "the database cannot be written yet"),
+        }
+    }
+
+    /// Drops changes that are not durable, and reports the error. Agents send lost messages again, so none of
+    /// them is disconnected.
+    pub(super) fn cannot_write(&mut self, now: MonoTime, error: &StoreError) {
+        let read_only = ReadOnly::new(error, now);
+        tracing::error!("{}", read_only.why());
+        let refusal = read_only.refusal_of_the_commit(error);
+        self.traces.iter_mut().for_each(Operations::give_up);
+        for id in self.audit.give_up(&refusal) {
+            self.told.answers.push((id, Err(refusal.clone())));
+        }
+        let reloaded = self.reload(now);
+        if let Err(error) = &reloaded {
+            tracing::error!(%error, "the database cannot be read either");
+        }
+        let pause = match error.failure() {
+            Failure::Mistake => self.mistakes.made(now),
+            Failure::Full | Failure::Busy | Failure::Broken => Some(PROBE_FIRST),
+        };
+        let pause = if reloaded.is_err() { pause.or(Some(PROBE_FIRST)) } else { pause };
+        let Some(pause) = pause else {
+            self.goes_on = true;
+            return self.resume(now);
+        };
+        self.read_only = Some(read_only.until(now + pause));
+        // Meanwhile operators see the connected nodes.
+        for (node, connection) in self.conversations.connections() {
+            self.engine.handle(now, Input::Connected { node, connection });
         }
     }
 }

@@ -6,7 +6,8 @@
 //! entry is tried again at a time. The pause before that doubles with each try that the agent
 //! undoes. The removal of a stray (an entry that no table has) is a repair like any other.
 //!
-//! Absent: how much smaller a batch becomes (`repairs_undone` in `batch.rs`), and how the agent undoes a batch (`agent/core/src/flow/guard.rs`).
+//! Absent: how much smaller a batch becomes (`repairs_undone` in `batch.rs`), and how the agent undoes a batch
+//! (`agent/core/src/flow/guard.rs`).
 
 use std::collections::BTreeSet;
 use std::ops::Bound;

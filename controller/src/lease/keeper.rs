@@ -64,7 +64,8 @@ impl Keeper {
         let (orders, ordered) = mpsc::channel();
         let (took, taken) = oneshot::channel();
         let (end, ended) = oneshot::channel();
-        let keeping = Keeping { site, table, me, terms, tenure, share, ordered, problem: None };
+        let keeping =
+            Keeping { site, table, me, terms, tenure, share, ordered, problem: None, announced: None };
         let thread = thread::Builder::new().name("lease".into()).spawn(move || keeping.run(took, end))?;
         Ok((Self { orders, thread: thread.thread().clone() }, taken, ended))
     }
@@ -91,6 +92,8 @@ struct Keeping {
     ordered: mpsc::Receiver<Leave>,
     /// The last problem: it is logged once.
     problem: Option<String>,
+    /// When this standby last said that it is there.
+    announced: Option<Instant>,
 }
 
 impl Keeping {
@@ -118,7 +121,7 @@ impl Keeping {
                 Err(error) => self.say(&error.to_string(), "the lease cannot be seen"),
             }
             // Until an agent comes, which may have lost the active controller.
-            thread::park_timeout(self.terms.pace());
+            thread::park_timeout(standby.next_look(since_boot(), self.share.reserve(&self.site, self.terms)));
             while let Some(rest) = LOOK_REST.checked_sub(looked.elapsed()) {
                 thread::park_timeout(rest);
             }
@@ -139,6 +142,11 @@ impl Keeping {
     fn try_take(&mut self, standby: &mut Standby) -> Result<Option<(Term, Holder)>, StoreError> {
         let asked = since_boot();
         let record = self.table.look()?;
+        if self.announced.is_none_or(|announced| announced.elapsed() >= self.terms.pace()) {
+            self.table.announce()?;
+            self.announced = Some(Instant::now());
+        }
+        // Agents that come are sent to whom this tells of.
         self.show(record.as_ref())?;
         let verdict = standby.saw(since_boot(), record.as_ref(), self.share.reserve(&self.site, self.terms));
         self.tenure.set_vacant(standby.is_vacant(since_boot()));

@@ -17,9 +17,14 @@ pub struct Terms {
 }
 
 impl Terms {
-    /// Between two renewals, and between two looks.
+    /// Between two renewals.
     pub fn pace(self) -> Duration {
         self.lease / 5
+    }
+
+    /// A renewal is seen at most so long after it was made: for that long a standby waits in vain.
+    fn glance(self) -> Duration {
+        self.pace() / 4
     }
 
     /// The time without a renewal after which a standby takes the lease. Clocks of two machines run apart by far less
@@ -29,6 +34,8 @@ impl Terms {
     }
 }
 
+/// A look that is to find the lease over comes so long after its end.
+const AFTER_ITS_END: Duration = Duration::from_millis(1);
 /// A holder whose standby has seen it for so many leases has the agents that reach it.
 const SETTLES: u32 = 4;
 /// The same of a holder that had no agent in that time. Perhaps there are none: a node that was removed still comes to each
@@ -107,6 +114,21 @@ impl Standby {
             LeaseState::Held | LeaseState::Asked { .. } | LeaseState::Left { .. } | LeaseState::Free => {
                 Verdict::Wait
             }
+        }
+    }
+
+    /// The time from `now` until the next look: shortly before a renewal is due, then again and again until it is seen, and
+    /// at once when the lease is over. `reserve` is as for [`Self::saw`].
+    pub fn next_look(&self, now: MonoTime, reserve: Duration) -> Duration {
+        let glance = self.terms.glance();
+        let Some((_, _, LeaseState::Held | LeaseState::Asked { .. }, since)) = &self.last else {
+            return glance;
+        };
+        let (seen, over) = (now.since(*since), self.terms.patience() + reserve);
+        let due = (self.terms.pace() - glance).saturating_sub(seen).max(glance);
+        match over.checked_sub(seen) {
+            Some(left) => due.min(left + AFTER_ITS_END),
+            None => due,
         }
     }
 

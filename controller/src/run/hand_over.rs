@@ -27,7 +27,7 @@ pub fn hand_over(settings: &Settings, to: Option<&str>) -> anyhow::Result<()> {
     let me = Member { name: settings.name(), addresses: Vec::new(), instance: String::new() };
     let table = LeaseTable::open(&server, me, settings.lease().lease)
         .context("the database cannot be opened (docs/postgresql.md says what to do)")?;
-    let Some(record) = table.read()? else { bail!("no controller has been active yet: start one") };
+    let Some(record) = table.look()? else { bail!("no controller has been active yet: start one") };
     let active = &record.holder.name;
     ensure!(record.state != LeaseState::Free, "no controller is active: a standby takes over by itself");
     let standbys = table.standbys(active)?;
@@ -38,7 +38,7 @@ pub fn hand_over(settings: &Settings, to: Option<&str>) -> anyhow::Result<()> {
     );
     let deadline = Instant::now() + DONE_WITHIN;
     loop {
-        match table.read()? {
+        match table.look()? {
             Some(now) if now.term != record.term && now.holder.name == *active => {
                 bail!("{active} has taken the site back: see the log of {heir}, and that of {active}")
             }

@@ -71,15 +71,24 @@ impl LeaseTable {
         Ok(table)
     }
 
-    /// Looks at the lease, and notes that this controller did.
+    /// The lease, without a note of who looks.
     ///
     /// # Errors
     /// [`StoreError`]
     pub fn look(&self) -> Result<Option<Record>, StoreError> {
-        let sql = "INSERT INTO controllers (name, addresses, looked) VALUES (?1, ?2, now())
-            ON CONFLICT (name) DO UPDATE SET addresses = excluded.addresses, looked = excluded.looked";
-        self.db.execute(sql, values![self.me.name, json(&self.me.addresses)])?;
         self.db.first(&format!("SELECT {COLUMNS} FROM lease"), values![], record)
+    }
+
+    /// Says that this controller is there and stands by. Returns when that is written.
+    ///
+    /// # Errors
+    /// [`StoreError`]
+    pub fn announce(&self) -> Result<(), StoreError> {
+        let sql = "INSERT INTO controllers (name, addresses, looked) VALUES (?1, ?2, now())
+            ON CONFLICT (name) DO UPDATE SET addresses = excluded.addresses, looked = excluded.looked RETURNING name";
+        // With an answer: what has none may leave with a later statement.
+        let addresses = json(&self.me.addresses);
+        self.db.first(sql, values![self.me.name, addresses], |row| row.get::<String>(0)).map(drop)
     }
 
     /// Takes the lease, if it is still as it was seen. `None`: it is not.
@@ -167,15 +176,7 @@ impl LeaseTable {
         schema::version(&self.db).map(drop)
     }
 
-    /// The lease as anyone may see it, without a note of who looks.
-    ///
-    /// # Errors
-    /// [`StoreError`]
-    pub fn read(&self) -> Result<Option<Record>, StoreError> {
-        self.db.first(&format!("SELECT {COLUMNS} FROM lease"), values![], record)
-    }
-
-    /// The other controllers that looked at the lease lately, the newest look first.
+    /// The other controllers that said lately that they stand by, the newest first.
     ///
     /// # Errors
     /// [`StoreError`]

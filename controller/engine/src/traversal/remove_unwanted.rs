@@ -4,7 +4,8 @@
 //!   all wanted rows ready ──▶ begin_cleanup ──▶ visit_cleanup ──▶ removal job ──▶ drop_row ──▶ those it needed
 //! ```
 //!
-//! When that begins, `stage_end.rs` decides. With `delete_first` a part of it comes before new and changed resources: see `traversal/delete_first.rs`.
+//! When that begins, `stage_end.rs` decides. With `delete_first` a part of it comes before new and changed resources:
+//! see `traversal/delete_first.rs`.
 //!
 //! Absent: whether a thing is removed or left in place (`ownership.rs`), and clean-up of a node that joined again
 //! (`node/returned.rs`).

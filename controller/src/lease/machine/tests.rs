@@ -87,6 +87,29 @@ fn what_is_free_is_left_to_others_for_a_while() {
 }
 
 #[test]
+fn a_standby_looks_when_a_renewal_is_due_and_when_the_lease_is_over() {
+    let reserve = Duration::from_secs(1);
+    let table = [
+        (LeaseState::Held, Duration::ZERO, 0, 750),
+        (LeaseState::Held, Duration::ZERO, 400, 350),
+        (LeaseState::Held, Duration::ZERO, 750, 250),
+        (LeaseState::Held, Duration::ZERO, 5_400, 101),
+        (LeaseState::Held, Duration::ZERO, 5_501, 250),
+        (LeaseState::Held, reserve, 5_400, 250),
+        (LeaseState::Asked { heir: "c2".to_owned() }, reserve, 6_450, 51),
+        (LeaseState::Free, Duration::ZERO, 0, 250),
+        (left("c3"), Duration::ZERO, 3_000, 250),
+    ];
+    for (state, reserve, millis, wanted) in table {
+        let mut standby = Standby::new(member("c2"), TERMS);
+        assert_eq!(standby.next_look(at(0), reserve), Duration::from_millis(250), "nothing is seen yet");
+        standby.saw(at(0), Some(&record(3, 1, state.clone())), reserve);
+        let next = standby.next_look(at(millis), reserve);
+        assert_eq!(next, Duration::from_millis(wanted), "{state:?} after {millis} ms");
+    }
+}
+
+#[test]
 fn a_standby_is_known_a_lease_after_its_first_look() {
     let mut standby = Standby::new(member("c2"), TERMS);
     assert!(!standby.is_known(at(90_000)), "it has not looked");
@@ -243,7 +266,11 @@ impl Controller {
             }
         }
         if self.asked.is_none() && now >= self.next {
-            self.next = now + u64::try_from(TERMS.pace().as_millis()).unwrap();
+            let pause = match &self.role {
+                Role::Waits(standby) => standby.next_look(self.clock(now), self.reserve),
+                Role::Holds(..) => TERMS.pace(),
+            };
+            self.next = now + u64::try_from(pause.as_millis()).unwrap();
             let request = match &self.role {
                 Role::Waits(_) => Request::Look,
                 Role::Holds(_, term) => Request::Renew(*term),

@@ -49,7 +49,7 @@ fn one_of_two_gets_it_and_the_other_sees_whose_it_is() {
     assert_eq!(c2.take(Some(&seen), 2).unwrap(), None);
     let second = c2.take(Some(&renewed), 2).unwrap().unwrap();
     assert_eq!(second, Term { epoch: Epoch(2), bits: 2 });
-    assert_eq!(c2.read().unwrap().unwrap().agents, 0);
+    assert_eq!(c2.look().unwrap().unwrap().agents, 0);
     assert_eq!(c1.renew(first, 7).unwrap(), None);
     // Neither does the former holder give up what is another one's.
     c1.leave(first, None).unwrap();
@@ -58,8 +58,10 @@ fn one_of_two_gets_it_and_the_other_sees_whose_it_is() {
     let standbys = |table: &LeaseTable| -> Vec<String> {
         table.standbys("c2").unwrap().into_iter().map(|standby| standby.member.name).collect()
     };
+    assert_eq!(standbys(&c2), [""; 0], "a look alone is told to nobody");
+    c1.announce().unwrap();
     assert_eq!(standbys(&c2), ["c1"]);
-    let held = c2.read().unwrap().unwrap();
+    let held = c2.look().unwrap().unwrap();
     assert!(c1.ask(&held, "c1").unwrap() && !c1.ask(&held, "c1").unwrap());
     assert_eq!(c2.renew(second, 0).unwrap().unwrap().state, LeaseState::Asked { heir: "c1".to_owned() });
     c2.leave(second, Some("c1")).unwrap();

@@ -231,7 +231,7 @@ impl World {
                 if let Some(Record { term, .. }) = record.filter(|_| asks) {
                     return self.keeper_sends(at, Request::Ask(term), asked);
                 }
-                terms.pace()
+                standby.next_look(clock, controller.reserve)
             }
             (Role::Waits(_), Answer::Took(Some(term))) if !self.shared.borrow().lease.is_in(term) => {
                 // It was stopped meanwhile. Its process finds that when it loads the site.

@@ -76,6 +76,8 @@ bench_templates() {
 bench_agent() {
   local before after idle=60
   start
+  # What it does once after it has joined is over by then.
+  sleep 30
   before=$(switches "$agent_pid")
   sleep "$idle"
   after=$(switches "$agent_pid")

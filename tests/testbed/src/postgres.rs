@@ -65,7 +65,9 @@ impl Postgres {
         let from = format!("host={socket} port={port} user=muster application_name={name}");
         fs::write(data.join("standby.signal"), "").unwrap();
         own(&data.join("standby.signal"));
-        Self::run(dir, &format!("primary_conninfo = '{from}'"), None).expect("a standby that starts")
+        // One that is promoted while it waits for its server would go on waiting for five seconds.
+        let settings = format!("primary_conninfo = '{from}'\nwal_retrieve_retry_interval = '100ms'");
+        Self::run(dir, &settings, None).expect("a standby that starts")
     }
 
     fn run(dir: TempDir, settings: &str, port: Option<u16>) -> Option<Self> {

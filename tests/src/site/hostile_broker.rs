@@ -67,6 +67,16 @@ pub struct Misdeeds {
 impl Misdeeds {
     /// Whether each was done at least once.
     pub fn are_all(&self) -> bool {
+        self.each().iter().all(|count| *count > 0)
+    }
+
+    /// How many were done.
+    pub fn total(&self) -> u64 {
+        self.each().iter().sum()
+    }
+
+    /// How often each was done.
+    fn each(&self) -> [u64; 15] {
         let Self {
             passed: _,
             lost,
@@ -85,11 +95,23 @@ impl Misdeeds {
             false_sessions,
             disconnects,
         } = *self;
-        let messages = [lost, repeated, delayed, said_again, misdelivered, altered];
-        let forged = [forged_resets, forged_acks, forged_packets, forged_notices];
-        let answers =
-            [refused_publishes, unknown_publishes, refused_subscriptions, false_sessions, disconnects];
-        [&messages[..], &forged, &answers].concat().iter().all(|count| *count > 0)
+        [
+            lost,
+            repeated,
+            delayed,
+            said_again,
+            misdelivered,
+            altered,
+            forged_resets,
+            forged_acks,
+            forged_packets,
+            forged_notices,
+            refused_publishes,
+            unknown_publishes,
+            refused_subscriptions,
+            false_sessions,
+            disconnects,
+        ]
     }
 }
 

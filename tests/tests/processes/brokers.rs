@@ -5,7 +5,7 @@ use std::fs;
 use std::time::Duration;
 
 use muster_broker::BrokerError;
-use muster_testbed::{PATIENCE, eventually, look};
+use muster_testbed::{PATIENCE, eventually};
 use muster_tests::site::{Agent, Link, Place, Port, Probe, Site};
 
 const FILES: usize = 40;
@@ -332,6 +332,8 @@ pub fn was_taken(said: Result<(), BrokerError>) -> bool {
 fn a_hostile_broker_costs_time_and_reads_nothing() {
     const SEED: u64 = 7;
     const UPDATES_MAX: u32 = 20;
+    /// Misdeeds after which an update may end in peace, also where a node waits for a packet and has done little.
+    const MUCH: u64 = 30;
     const SECRET: &str = "nobody-in-between-may-read-this";
     // A packet that is lost, and none after it, is missed after a minute; then both ends may wait for half a minute.
     const SETTLES: Duration = PATIENCE.saturating_mul(2);
@@ -345,11 +347,10 @@ fn a_hostile_broker_costs_time_and_reads_nothing() {
         let (verb, version) = (if number == 0 { "create" } else { "update" }, format!("{SECRET}-{number}"));
         let parameter = format!("v={version}");
         let running = site.spawn(&["stack", verb, "web", "-t", &file, "-P", &parameter, "--wait"]);
-        // Much was done to it before it may end in peace.
-        let some = named(FILES / 4);
-        let has_some = || (web1.content(&some).as_deref() == Some(&*version)).then_some(());
-        let is_there = look(has_some).or_else(|| look(has_some));
-        assert!(is_there.is_some(), "{version} does not come: {:?}", broker.done());
+        let (some, before) = (named(FILES / 4), broker.done().total());
+        let has_some = || web1.content(&some).as_deref() == Some(&*version);
+        let had_much = || broker.done().total() >= before + MUCH;
+        eventually("an update was harmed", || (has_some() || had_much()).then_some(()));
         broker.set_calm(true);
         running.finish_within(SETTLES).expect(0);
         all_are(&[&web1, &web2], &version);

@@ -2,7 +2,7 @@
 //!
 //! Absent: whether this network can have it (`compile.rs`), and its state (`phase.rs`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::flow::{Action, Criterion, DeviceName, Field};
 use serde::{Deserialize, Serialize};
@@ -89,12 +89,41 @@ pub struct Constraints {
     pub obstacle_links: BTreeSet<(ConnectPoint, ConnectPoint)>,
     /// Restriction by the annotation `type` of links.
     pub link_types: Option<LinkTypes>,
+    /// Bounds on annotations by name: a link is taken where each of them is a number, and at most this.
+    #[serde(default)]
+    pub annotations: BTreeMap<Box<str>, Threshold>,
     /// Give packets a VLAN tag of the intent's own between the first and the last device.
     pub vlan: bool,
     /// Connect the points that can be reached if not all can.
     pub partial_failure: bool,
     /// Keep a second path ready that shares no link with the first.
     pub protection: bool,
+    /// Of two directions each takes its own cheapest path, over whatever cables.
+    #[serde(default)]
+    pub asymmetric: bool,
+}
+
+/// The largest value of an annotation that is taken: a finite number.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Threshold(f64);
+
+// It is never NaN.
+impl Eq for Threshold {}
+
+impl Threshold {
+    /// Returns none if the number is not finite.
+    pub fn new(most: f64) -> Option<Self> {
+        most.is_finite().then_some(Self(most))
+    }
+
+    pub fn number(self) -> f64 {
+        self.0
+    }
+
+    /// Whether an annotation is a number, and at most this.
+    pub fn admits(self, annotation: &str) -> bool {
+        annotation.trim().parse().is_ok_and(|value: f64| value <= self.0)
+    }
 }
 
 /// Link types by the annotation `type`.
@@ -267,6 +296,7 @@ impl Intent {
     fn check_constraints(&self) -> Result<(), BadIntent> {
         let Constraints { bandwidth, latency, waypoints, obstacles, .. } = &self.constraints;
         let Constraints { obstacle_links, vlan, partial_failure, protection, .. } = &self.constraints;
+        let Constraints { annotations, asymmetric, .. } = &self.constraints;
         let kind = self.kind.name();
         let is_point = matches!(self.kind, Kind::PointToPoint { .. });
         let is_single = is_point || self.kind.hosts().is_some();
@@ -281,6 +311,8 @@ impl Intent {
             ("latency", latency.is_some(), !chosen),
             ("obstacles", !obstacles.is_empty() || !obstacle_links.is_empty(), !chosen),
             ("link_type", self.constraints.link_types.is_some(), !chosen),
+            ("annotations", !annotations.is_empty(), !chosen),
+            ("asymmetric", *asymmetric, self.kind.hosts().is_some()),
         ] {
             if is_given && !has_meaning {
                 return Err(BadIntent::NotOfKind { constraint, kind });

@@ -25,14 +25,14 @@ impl KeptIntent {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use muster_shared::model::flow::{Action, Criterion, DeviceName, Field};
     use proptest::prelude::*;
 
     use super::KeptIntent;
     use crate::host::HostId;
-    use crate::intent::{Constraints, Intent, Kind, LinkTypes};
+    use crate::intent::{Constraints, Intent, Kind, LinkTypes, Threshold};
     use crate::topology::ConnectPoint;
 
     fn device() -> impl Strategy<Value = DeviceName> {
@@ -65,7 +65,7 @@ mod tests {
     fn constraints() -> impl Strategy<Value = Constraints> {
         let names = || proptest::collection::btree_set("[a-z]{0,9}".prop_map(String::into_boxed_str), 0..3);
         let types = prop_oneof![names().prop_map(LinkTypes::Only), names().prop_map(LinkTypes::Without)];
-        let numbers = (any::<Option<u64>>(), any::<Option<u64>>(), any::<[bool; 3]>());
+        let numbers = (any::<Option<u64>>(), any::<Option<u64>>(), any::<[bool; 4]>());
         let keep = (proptest::collection::vec(device(), 0..4), proptest::option::of(types), points());
         (numbers, keep).prop_map(|((bandwidth, latency, flags), (waypoints, link_types, points))| {
             Constraints {
@@ -78,9 +78,13 @@ mod tests {
                     .map(|point| (point.clone(), points[0].clone()))
                     .collect::<BTreeSet<_>>(),
                 link_types,
+                annotations: bandwidth
+                    .and_then(|most| Threshold::new(most as f64))
+                    .map_or_else(BTreeMap::new, |most| BTreeMap::from([("metric".into(), most)])),
                 vlan: flags[0],
                 partial_failure: flags[1],
                 protection: flags[2],
+                asymmetric: flags[3],
             }
         })
     }

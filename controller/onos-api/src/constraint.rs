@@ -10,6 +10,8 @@ use crate::network::{LINK_TYPES, Network};
 /// Constraints that have a word: name, word.
 #[cfg(test)]
 pub const SAID: &[(&str, &str)] = &[
+    ("AnnotationConstraint", "annotations"),
+    ("AsymmetricPathConstraint", "asymmetric"),
     ("BandwidthConstraint", "bandwidth"),
     ("LatencyConstraint", "latency"),
     ("LinkTypeConstraint", "link_type"),
@@ -17,13 +19,13 @@ pub const SAID: &[(&str, &str)] = &[
     ("WaypointConstraint", "waypoints"),
 ];
 
+/// Every intent of Muster keeps to it: it moves without a loss.
+pub const ALWAYS: &str = "NonDisruptiveConstraint";
+
 /// Constraints that mean nothing here, and why.
 pub const REFUSED: &[(&str, &str)] = &[
-    ("AnnotationConstraint", "a link has no thresholds; link_type and latency are there"),
-    ("AsymmetricPathConstraint", "both ways share their cables where they can: leave it out"),
     ("DomainConstraint", "Muster has no domains"),
     ("MeteredConstraint", "a link has no such property"),
-    ("NonDisruptiveConstraint", "an intent moves without a loss in any case: leave it out"),
     ("TierConstraint", "a link has no tier; its cost is in its template"),
 ];
 
@@ -31,8 +33,8 @@ pub const REFUSED: &[(&str, &str)] = &[
 const DIRECT: &str = LINK_TYPES[0];
 const MILLIS: f64 = 1000.0;
 
-/// A constraint of an intent file.
-pub fn decoded(part: &Part<'_>, network: &Network) -> Read<Value> {
+/// A constraint of an intent file. `None`: every intent keeps to it.
+pub fn decoded(part: &Part<'_>, network: &Network) -> Read<Option<Value>> {
     let name = part.need("type")?;
     let name = name.text()?;
     if let Some((_, why)) = REFUSED.iter().find(|(known, _)| *known == name) {
@@ -42,7 +44,21 @@ pub fn decoded(part: &Part<'_>, network: &Network) -> Read<Value> {
         part.only(&["type", key])?;
         part.need(key)?.items()?.iter().map(|item| Ok(json!(network.device(item)?.name))).collect()
     };
-    Ok(match name {
+    Ok(Some(match name {
+        ALWAYS => {
+            part.only(&["type"])?;
+            return Ok(None);
+        }
+        "AnnotationConstraint" => {
+            part.only(&["type", "key", "threshold"])?;
+            let most = part.need("threshold")?;
+            let number = most.value().as_f64().ok_or_else(|| most.wrong("want a number"))?;
+            json!({"annotations": {part.need("key")?.text()?: number}})
+        }
+        "AsymmetricPathConstraint" => {
+            part.only(&["type"])?;
+            json!({"asymmetric": true})
+        }
         "BandwidthConstraint" => {
             part.only(&["type", "bandwidth"])?;
             let bits = part.need("bandwidth")?;
@@ -66,7 +82,7 @@ pub fn decoded(part: &Part<'_>, network: &Network) -> Read<Value> {
             link_types(inclusive, &types).ok_or_else(|| list.wrong("no link is left"))?
         }
         other => return Err(part.wrong(format!("ONOS reads no constraint '{}'", shown(other)))),
-    })
+    }))
 }
 
 fn link_type(part: &Part<'_>) -> Read<&'static str> {
@@ -98,17 +114,24 @@ fn link_types(inclusive: bool, types: &[&str]) -> Option<Value> {
     (word != "only" || !list.is_empty()).then(|| json!({"link_type": {word: list}}))
 }
 
-/// ONOS's constraint of one of an intent file.
-pub fn encoded(constraint: &Value, network: &Network) -> Value {
+/// ONOS's constraints of one of an intent file.
+pub fn encoded(constraint: &Value, network: &Network) -> Vec<Value> {
     let Some((word, value)) = constraint.as_object().and_then(|map| map.iter().next()) else {
-        return Value::Null;
+        return Vec::new();
     };
     let id = |device: &Value| {
         let found = device.as_str().and_then(|name| network.named(name));
         found.map_or_else(|| device.clone(), |bridge| json!(bridge.id))
     };
     let devices = || -> Value { value.as_array().into_iter().flatten().map(id).collect() };
-    match word.as_str() {
+    let one = match word.as_str() {
+        "annotations" => {
+            let bounds = value.as_object().into_iter().flatten();
+            return bounds
+                .map(|(key, most)| json!({"type": "AnnotationConstraint", "key": key, "threshold": most}))
+                .collect();
+        }
+        "asymmetric" => json!({"type": "AsymmetricPathConstraint"}),
         "bandwidth" => json!({"type": "BandwidthConstraint", "bandwidth": value.as_f64()}),
         "latency" => {
             let millis = value.as_f64().unwrap_or_default() * MILLIS;
@@ -123,5 +146,6 @@ pub fn encoded(constraint: &Value, network: &Network) -> Value {
         }
         // ONOS has these, too, and does not say them in JSON either.
         _ => json!({"type": word, word: value}),
-    }
+    };
+    vec![one]
 }

@@ -69,7 +69,7 @@ pub fn decoded(part: &Part<'_>, network: &Network) -> Read<Asked> {
     let (treatment, steps) = treatment(actions, &Bridge::default())?;
     let mut constraints = Vec::new();
     for constraint in part.get("constraints")?.map(|list| list.items()).transpose()?.unwrap_or_default() {
-        constraints.push(constraint::decoded(&constraint, network)?);
+        constraints.extend(constraint::decoded(&constraint, network)?);
     }
     if let Some(group) = part.get("resourceGroup")? {
         constraints.push(json!({"resource_group": plain(group.value())}));
@@ -187,7 +187,7 @@ pub fn encoded(view: &IntentView, network: &Network) -> Value {
     for constraint in listed.into_iter().flatten() {
         match constraint.get("resource_group") {
             Some(name) => group = Some(name.clone()),
-            None => constraints.push(constraint::encoded(constraint, network)),
+            None => constraints.extend(constraint::encoded(constraint, network)),
         }
     }
     shown["constraints"] = Value::Array(constraints);

@@ -97,11 +97,8 @@ impl Bridge {
     /// The port to which packets go, in the words of flow files.
     pub fn output(&self, part: &Part<'_>) -> Read<String> {
         match self.word(part)?.as_str() {
-            "CONTROLLER" => Err(part.wrong(
-                "OUTPUT to CONTROLLER is not supported: Muster takes no packets from switches, and has no applications that \
-                 would answer them",
-            )),
-            word @ ("TABLE" | "ANY") => Err(part.wrong(format!("OUTPUT to {word} is not supported: it is for packets from the controller"))),
+            word @ ("TABLE" | "ANY") => Err(part
+                .wrong(format!("OUTPUT to {word} is not supported: it is for packets from the controller"))),
             word => Ok(word.to_owned()),
         }
     }

@@ -150,6 +150,8 @@ pub enum Output {
     All,
     /// As `ALL`, without ports that do not flood (`FLOOD`).
     Flood,
+    /// The OpenFlow controller that somebody has set for the bridge (`CONTROLLER`). Without one the packet is dropped.
+    Controller,
 }
 
 /// A step of a treatment.

@@ -223,7 +223,7 @@ fn what_onos_asks_wrongly_is_refused_with_its_place() {
         &with(json!({"type": "IN_PORT", "port": 1})),
         &["selector.criteria[0].port", "no port 1", &ports["p1"], "p1"],
     );
-    refused(&flow(&device, &json!([]), "CONTROLLER"), &["treatment.instructions[0].port", "CONTROLLER"]);
+    refused(&flow(&device, &json!([]), "TABLE"), &["treatment.instructions[0].port", "TABLE"]);
     refused(&json!({"priority": 1, "isPermanent": true, "prioritty": 2}), &["prioritty"]);
     refused(&json!({"isPermanent": true}), &["priority"]);
     assert_eq!(onos.server.ours(), [""; 0], "nothing of these is on the switch");
@@ -243,6 +243,9 @@ fn what_onos_asks_wrongly_is_refused_with_its_place() {
     assert_eq!((denied.status, &denied.body["code"]), (403, &json!(403)));
     // The audit knows who asked for what.
     assert_eq!(onos.post(&format!("/flows/{device}"), &flow(&device, &json!([]), "NORMAL")).status, 201);
+    let arp = flow(&device, &json!([{"type": "ETH_TYPE", "ethType": "0x806"}]), "CONTROLLER");
+    assert_eq!(onos.post(&format!("/flows/{device}"), &arp).status, 201);
+    onos.until_on_the_switch("arp actions=CONTROLLER:65535");
     let audit = onos.server.site.json(&["audit", "--user", "anna"]);
     assert!(audit.as_array().unwrap().iter().any(|row| row["actor"] == "anna"), "{audit}");
 

@@ -5,7 +5,7 @@ use muster_shared::model::flow::{Action, Criterion, Ct, Field, Instruction, Outp
 use super::form::RuleParts;
 use super::oxm;
 use super::ports::Ports;
-use super::wire::{NICIRA, Take, action, instruction, nicira, port};
+use super::wire::{NICIRA, NO_BUFFER, Take, action, instruction, nicira, port};
 
 /// The rule, if our notation can express it.
 pub(super) fn rule(parts: &RuleParts<'_>, ports: &Ports) -> Option<Rule> {
@@ -86,7 +86,15 @@ fn actions_in(bytes: &[u8], ports: &Ports, within_ct: bool) -> Option<Vec<Action
         let kind = body.u16()?;
         body.u16()?;
         actions.push(match kind {
-            action::OUTPUT => Action::Output(output(body.u32()?, ports)?),
+            action::OUTPUT => {
+                let output = output(body.u32()?, ports)?;
+                let bytes = body.u16()?;
+                // A rule of Muster sends whole packets.
+                if output == Output::Controller && bytes != NO_BUFFER {
+                    return None;
+                }
+                Action::Output(output)
+            }
             action::DEC_MPLS_TTL => Action::DecMplsTtl,
             action::PUSH_VLAN => Action::PushVlan(body.u16()?),
             action::POP_VLAN => Action::PopVlan,
@@ -112,6 +120,7 @@ fn output(number: u32, ports: &Ports) -> Option<Output> {
         port::NORMAL => Output::Normal,
         port::ALL => Output::All,
         port::FLOOD => Output::Flood,
+        port::CONTROLLER => Output::Controller,
         number => Output::Port(named(number, ports)?),
     })
 }

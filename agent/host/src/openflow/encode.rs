@@ -7,7 +7,7 @@ use muster_shared::model::flow::{
 use super::form::RuleParts;
 use super::oxm;
 use super::ports::Ports;
-use super::wire::{GROUP_ANY, NICIRA, Put, SEND_FLOW_REM, action, instruction, nicira, port};
+use super::wire::{GROUP_ANY, NICIRA, NO_BUFFER, Put, SEND_FLOW_REM, action, instruction, nicira, port};
 
 /// Bytes of a group's buckets, or of a rule: its message has to be shorter than 64 KiB.
 const BODY_MAX: usize = 60_000;
@@ -216,11 +216,14 @@ fn action(out: &mut Vec<u8>, action: &Action, ports: &Ports) -> EncodeResult {
                 Output::Normal => port::NORMAL,
                 Output::All => port::ALL,
                 Output::Flood => port::FLOOD,
+                Output::Controller => port::CONTROLLER,
             };
+            let is_to_controller = matches!(output, Output::Controller);
             out.u16(action::OUTPUT);
             out.u16(16);
             out.u32(number);
-            out.zeros(8);
+            out.u16(if is_to_controller { NO_BUFFER } else { 0 });
+            out.zeros(6);
         }
         Action::Group(number) => short(out, action::GROUP, *number),
         Action::SetQueue(queue) => short(out, action::SET_QUEUE, *queue),

@@ -43,9 +43,13 @@ pub(super) mod port {
     pub const NORMAL: u32 = 0xffff_fffa;
     pub const FLOOD: u32 = 0xffff_fffb;
     pub const ALL: u32 = 0xffff_fffc;
+    pub const CONTROLLER: u32 = 0xffff_fffd;
     pub const LOCAL: u32 = 0xffff_fffe;
     pub const ANY: u32 = 0xffff_ffff;
 }
+
+/// `OFPCML_NO_BUFFER`: a controller gets the whole packet.
+pub(super) const NO_BUFFER: u16 = 0xffff;
 
 /// `OFPTT_ALL`, `OFPG_ALL`, `OFPM_ALL`, `OFPG_ANY`
 pub(super) const TABLE_ALL: u8 = 0xff;

@@ -1,6 +1,6 @@
 //! Rules of others that have no words of ours: they are counted, shown and left alone.
 
-use muster_shared::model::flow::Entry;
+use muster_shared::model::flow::{Action, Entry, Output};
 
 use crate::rules::{rule, to};
 use crate::table::Table;
@@ -32,5 +32,27 @@ fn criteria_of_others_that_nobody_here_knows_hinder_nothing() {
         assert!(found.is_equal() && found.foreign == 6, "{found:?}");
         let foreign = switch.foreign(100).await.unwrap();
         assert!(foreign.len() == 6 && foreign.iter().all(|rule| !rule.text.is_empty()), "{foreign:?}");
+    });
+}
+
+/// A rule of Muster's sends whole packets: one that sends a part of them cannot be said.
+#[test]
+fn a_rule_that_sends_packets_to_the_controller_of_its_bridge_is_said_where_it_sends_them_whole() {
+    let server = bridge();
+    let to_controller = rule(9, &[], &[Action::Output(Output::Controller)]);
+    with_switch(&server, async |switch| {
+        let mut table = Table::default();
+        table.apply(switch, &[Entry::Rule(to_controller.clone())], &[]).await.unwrap();
+        assert!(switch.compare(&table).await.unwrap().is_equal());
+        let dump = ofctl(&server, "dump-flows", "");
+        assert!(dump.contains("actions=CONTROLLER:65535"), "{dump}");
+        for (priority, bytes) in [(1, 128), (2, 65535)] {
+            let line = format!("cookie=0x5,priority={priority},actions=controller(max_len={bytes})");
+            ofctl(&server, "add-flow", &line);
+        }
+        let mut said: Vec<bool> =
+            switch.foreign(100).await.unwrap().iter().map(|rule| rule.entry.is_some()).collect();
+        said.sort_unstable();
+        assert_eq!(said, [false, true]);
     });
 }

@@ -150,7 +150,8 @@ fn action(fields: Vec<Field>, table: u8) -> BoxedStrategy<Action> {
         Just(Output::InPort),
         Just(Output::Normal),
         Just(Output::All),
-        Just(Output::Flood)
+        Just(Output::Flood),
+        Just(Output::Controller)
     ];
     prop_oneof![
         3 => set,

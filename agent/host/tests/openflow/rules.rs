@@ -356,6 +356,7 @@ fn every_form_comes_back_as_it_was_sent() {
                 Action::Output(Output::InPort),
                 Action::Output(Output::All),
                 Action::Output(Output::Flood),
+                Action::Output(Output::Controller),
             ],
         ),
         rule(

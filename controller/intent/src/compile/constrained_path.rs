@@ -55,7 +55,8 @@ impl Compiler<'_> {
         self.fast_enough(wanted, fastest.unwrap_or(cheapest), from, to)
     }
 
-    /// A path in each direction: over the same cables if a path is open both ways, else independent ones.
+    /// A path in each direction: over the same cables if a path is open both ways, else independent ones. With `asymmetric`
+    /// they are independent in any case.
     pub(super) fn two_ways(
         &mut self,
         wanted: &Constraints,
@@ -72,10 +73,12 @@ impl Compiler<'_> {
         };
         let reversed = |path: &Path| path.iter().rev().map(|link| returns(*link)).collect::<Option<Path>>();
         let is_fast = |path: &Path| wanted.latency.is_none_or(|most| latency(topology, path) <= most);
-        if let Some(back) = reversed(&there).filter(is_fast) {
+        if !wanted.asymmetric
+            && let Some(back) = reversed(&there).filter(is_fast)
+        {
             return Ok([there, back]);
         }
-        if wanted.waypoints.is_empty() {
+        if !wanted.asymmetric && wanted.waypoints.is_empty() {
             let open = |link: LinkNo| gate.permits(link) && returns(link).is_some();
             let found = self.trees.cheapest_open(topology, from, to, &open).ok().filter(is_fast);
             let back = found.as_ref().and_then(reversed).filter(is_fast);
@@ -196,11 +199,12 @@ impl Compiler<'_> {
         to: DeviceNo,
         closed: Closed,
     ) -> CompileError {
-        let less: [(&str, LeaveOut); 6] = [
+        let less: [(&str, LeaveOut); 7] = [
             ("the waypoints", |wanted| wanted.waypoints.clear()),
             ("the bandwidth", |wanted| wanted.bandwidth = None),
             ("a known latency", |wanted| wanted.latency = None),
             ("the link type", |wanted| wanted.link_types = None),
+            ("the annotations", |wanted| wanted.annotations.clear()),
             ("the obstacles", |wanted| {
                 wanted.obstacles.clear();
                 wanted.obstacle_links.clear();
@@ -264,8 +268,12 @@ impl Gate<'_> {
                 return false;
             }
         }
+        let own = |name| topology.annotation(link, name);
+        if !wanted.annotations.iter().all(|(name, most)| own(name).is_some_and(|value| most.admits(value))) {
+            return false;
+        }
         let Some(types) = &wanted.link_types else { return true };
-        let own = topology.annotation(link, TYPE);
+        let own = own(TYPE);
         match types {
             LinkTypes::Only(types) => own.is_some_and(|own| types.contains(own)),
             LinkTypes::Without(types) => own.is_none_or(|own| !types.contains(own)),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::compile::{CompileError, Compiled, Compiler};
-use crate::intent::{BadIntent, LinkTypes};
+use crate::intent::{BadIntent, LinkTypes, Threshold};
 use crate::path_search::Trees;
 use crate::reservations::{Holder, Ledger, Share};
 
@@ -70,6 +70,7 @@ fn square() -> Topology {
             traits.latency = Some(latency);
             traits.bandwidth = Some(bandwidth);
             traits.annotations.insert("type".into(), kind.into());
+            traits.annotations.insert("metric".into(), latency.to_string().into());
         });
     }
     topology
@@ -80,6 +81,7 @@ fn a_path_keeps_to_its_constraints() {
     let device = |name: &str| at(&format!("{name}:h1")).device;
     let types = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
     let none = Constraints::default;
+    let at_most = |name: &str, most| [(name.into(), Threshold::new(most).unwrap())].into();
     let cases: Vec<(Constraints, Result<&str, &str>)> = vec![
         (none(), Ok("a b d")),
         (Constraints { bandwidth: Some(100), ..none() }, Ok("a b d")),
@@ -108,6 +110,21 @@ fn a_path_keeps_to_its_constraints() {
         (
             Constraints { link_types: Some(LinkTypes::Only(types(&["radio"]))), ..none() },
             Err("no path from a/br0 to d/br0 with the link type asked for; there is one without"),
+        ),
+        (Constraints { annotations: at_most("metric", 500.0), ..none() }, Ok("a b d")),
+        (Constraints { annotations: at_most("metric", 499.5), ..none() }, Ok("a c d")),
+        (
+            Constraints { annotations: at_most("metric", 99.0), ..none() },
+            Err("no path from a/br0 to d/br0 with the annotations asked for; there is one without"),
+        ),
+        // Neither what is no number nor what is not there is within a bound.
+        (
+            Constraints { annotations: at_most("type", 1e9), ..none() },
+            Err("no path from a/br0 to d/br0 with the annotations asked for; there is one without"),
+        ),
+        (
+            Constraints { annotations: at_most("hops", 1e9), ..none() },
+            Err("no path from a/br0 to d/br0 with the annotations asked for; there is one without"),
         ),
         (
             Constraints { waypoints: vec!["x/br0".parse().expect("a device")], ..none() },

@@ -128,6 +128,9 @@ fn both_ways_take_the_same_cables_where_they_can() {
     // The link back from b has no room: both directions go over c.
     traits(&mut topology, "b", "a", |traits| traits.bandwidth = Some(9));
     assert_eq!(ways(&topology, &intent).expect("two"), ["a c d", "d c a"]);
+    // Unless they need not.
+    let wide = Constraints { bandwidth: Some(10), asymmetric: true, ..Constraints::default() };
+    assert_eq!(ways(&topology, &between(1, 2, wide)).expect("two"), ["a b d", "d c a"]);
     // No cable has room both ways: each direction has its own path.
     traits(&mut topology, "c", "a", |traits| traits.bandwidth = Some(9));
     traits(&mut topology, "a", "d", |traits| traits.bandwidth = Some(9));

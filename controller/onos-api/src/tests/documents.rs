@@ -217,8 +217,8 @@ fn ports_have_numbers_names_and_onoss_own_notation() {
             && error.contains("(p1)"),
         "{error}"
     );
-    for controller in [json!("CONTROLLER"), json!(-3)] {
-        assert!(out(controller).unwrap_err().contains("OUTPUT to CONTROLLER is not supported"));
+    for controller in [json!("CONTROLLER"), json!(-3), json!("4294967293")] {
+        assert_eq!(out(controller).unwrap()["treatment"], json!([{"output": "CONTROLLER"}]));
     }
     assert_eq!(network.bridges[0].port("LOCAL"), "LOCAL");
     let local = criteria(Some(&json!({"in_port": "LOCAL"})), &network.bridges[0]);
@@ -461,6 +461,11 @@ fn constraints_are_said_or_refused_by_name() {
     let of = |document: Value| constraint::decoded(&Part::at(&document, "constraints[0]"), &network);
     let devices = json!(["of:0000000000000001", "of:0000000000000002"]);
     let rows = [
+        (
+            json!({"type": "AnnotationConstraint", "key": "metric", "threshold": 123.5}),
+            json!({"annotations": {"metric": 123.5}}),
+        ),
+        (json!({"type": "AsymmetricPathConstraint"}), json!({"asymmetric": true})),
         (json!({"type": "BandwidthConstraint", "bandwidth": 345.0}), json!({"bandwidth": 345})),
         (json!({"type": "LatencyConstraint", "latencyMillis": 111}), json!({"latency": 0.111})),
         (
@@ -481,21 +486,23 @@ fn constraints_are_said_or_refused_by_name() {
         ),
     ];
     for (onos, own) in rows {
-        assert_eq!(of(onos.clone()).unwrap(), own);
-        assert_eq!(constraint::encoded(&own, &network), onos);
+        assert_eq!(of(onos.clone()).unwrap(), Some(own.clone()));
+        assert_eq!(constraint::encoded(&own, &network), [onos]);
     }
+    assert_eq!(of(json!({"type": constraint::ALWAYS})).unwrap(), None);
+    assert_eq!(constraint::encoded(&json!({"annotations": {"a": 1, "b": 2}}), &network).len(), 2);
     // Each link without a type of ONOS is DIRECT.
     let direct = |inclusive: bool| {
         of(json!({"type": "LinkTypeConstraint", "inclusive": inclusive, "types": ["DIRECT"]})).unwrap()
     };
     let others = json!(["INDIRECT", "EDGE", "TUNNEL", "OPTICAL", "VIRTUAL"]);
-    assert_eq!(direct(true), json!({"link_type": {"without": others}}));
-    assert_eq!(direct(false), json!({"link_type": {"only": others}}));
+    assert_eq!(direct(true), Some(json!({"link_type": {"without": others}})));
+    assert_eq!(direct(false), Some(json!({"link_type": {"only": others}})));
     for (name, why) in constraint::REFUSED {
         let error = of(json!({"type": name})).unwrap_err().to_string();
         assert_eq!(error, format!("constraints[0]: {name} is not supported: {why}"));
     }
-    assert_eq!(constraint::SAID.len() + constraint::REFUSED.len(), 11, "as many as ONOS reads");
+    assert_eq!(constraint::SAID.len() + 1 + constraint::REFUSED.len(), 11, "as many as ONOS reads");
 }
 
 #[test]

@@ -44,11 +44,11 @@ fn page() -> String {
     let whole = |kind: &str, subtype: &str| format!("{kind} {subtype}").trim_end().to_owned();
     let said = instruction::said().map(|(kind, subtype, word)| (whole(kind, subtype), Ok(word)));
     let refused = instruction::REFUSED.iter().map(|(kind, subtype, why)| (whole(kind, subtype), Err(*why)));
-    let controller = [("OUTPUT to CONTROLLER".to_owned(), Err("Muster takes no packets from switches"))];
-    section("Instructions", said.chain(refused).chain(controller).collect());
+    section("Instructions", said.chain(refused).collect());
     let said = constraint::SAID.iter().map(|(name, word)| ((*name).to_owned(), Ok((*word).to_owned())));
+    let always = [(constraint::ALWAYS.to_owned(), Ok("nothing: every intent keeps to it".to_owned()))];
     let refused = constraint::REFUSED.iter().map(|(name, why)| ((*name).to_owned(), Err(*why)));
-    section("Constraints", said.chain(refused).collect());
+    section("Constraints", said.chain(always).chain(refused).collect());
     let intents = TYPES.iter().take(4).map(|(onos, own, _)| ((*onos).to_owned(), Ok((*own).to_owned())));
     section("Intents", intents.collect());
     page

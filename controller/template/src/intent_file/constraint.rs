@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_intent::intent::{Constraints, LinkTypes};
+use muster_intent::intent::{Constraints, LinkTypes, Threshold};
 use muster_shared::model::flow::{BadEntry, Step};
 use serde_json::{Map, Value};
 
@@ -15,15 +15,17 @@ use crate::expression::describe;
 
 type Read<T> = Result<T, BadEntry>;
 
-const WORDS: [&str; 9] = [
+const WORDS: [&str; 11] = [
     "bandwidth",
     "latency",
     "waypoints",
     "obstacles",
     "link_type",
+    "annotations",
     "encapsulation",
     "partial_failure",
     "protection",
+    "asymmetric",
     "resource_group",
 ];
 /// Bits per second: a petabit, more than any link.
@@ -34,6 +36,8 @@ pub(crate) const LATENCY_MAX: f64 = 3600.0;
 const NAME_MAX: usize = 255;
 /// The most types of links in one constraint.
 const LINK_TYPES_MAX: usize = 256;
+/// The most annotations that are bounded: more than a link has.
+const ANNOTATIONS_MAX: usize = 64;
 
 /// The constraints of a list.
 #[derive(Clone, Debug, Default)]
@@ -82,9 +86,11 @@ impl ConstraintList {
                 }
             }
             "link_type" => constraints.link_types = Some(link_types(given)?),
+            "annotations" => constraints.annotations = annotations(given)?,
             "encapsulation" => constraints.vlan = encapsulation(given)?,
             "partial_failure" => constraints.partial_failure = flag(given)?,
             "protection" => constraints.protection = flag(given)?,
+            "asymmetric" => constraints.asymmetric = flag(given)?,
             "resource_group" => self.group = Some(name(given)?),
             _ => {
                 let near = suggestion_or_all(word, &WORDS);
@@ -149,6 +155,30 @@ fn link_types(value: &Value) -> Read<LinkTypes> {
     }
     let types: BTreeSet<Box<str>> = each(items, name).map_err(below(key(word)))?.into_iter().collect();
     Ok(if word == "only" { LinkTypes::Only(types) } else { LinkTypes::Without(types) })
+}
+
+/// The largest value of each annotation.
+fn annotations(value: &Value) -> Read<BTreeMap<Box<str>, Threshold>> {
+    const WANTED: &str = "want {NAME: NUMBER, …}, such as {metric: 10}";
+    let Value::Object(map) = value else {
+        return Err(fault(&[], format!("{WANTED}, got {}", describe(value))));
+    };
+    if map.is_empty() || map.len() > ANNOTATIONS_MAX {
+        return Err(fault(&[], format!("{WANTED}: 1 to {ANNOTATIONS_MAX} annotations")));
+    }
+    let read = |(name, most): (&String, &Value)| {
+        let number = match most {
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) => text.trim().parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        };
+        let threshold = number.and_then(Threshold::new);
+        let name: Box<str> = self::name(&Value::String(name.clone()))?;
+        let most = threshold
+            .ok_or_else(|| fault(&[&name], format!("want the largest number, got {}", describe(most))))?;
+        Ok((name, most))
+    };
+    map.iter().map(read).collect()
 }
 
 /// Whether packets have a VLAN tag of the intent's own.

@@ -61,7 +61,8 @@ fn link_json((from, to): &(ConnectPoint, ConnectPoint)) -> Value {
 
 fn constraints_json(constraints: &Constraints, group: Option<&str>) -> Value {
     let Constraints { bandwidth, latency, waypoints, obstacles, obstacle_links, .. } = constraints;
-    let Constraints { link_types, vlan, partial_failure, protection, .. } = constraints;
+    let Constraints { link_types, annotations, vlan, partial_failure, .. } = constraints;
+    let Constraints { protection, asymmetric, .. } = constraints;
     let mut list = Vec::new();
     let mut put = |name: &str, value: Value| list.push(json!({ name: value }));
     if let Some(bits) = bandwidth {
@@ -82,8 +83,14 @@ fn constraints_json(constraints: &Constraints, group: Option<&str>) -> Value {
         Some(LinkTypes::Without(types)) => put("link_type", json!({"without": types})),
         None => {}
     }
-    for (name, is_on) in [("partial_failure", *partial_failure), ("protection", *protection)] {
-        if is_on {
+    if !annotations.is_empty() {
+        let bounds = annotations.iter().map(|(name, most)| (name.to_string(), json!(most.number())));
+        put("annotations", Value::Object(bounds.collect()));
+    }
+    let flags =
+        [("partial_failure", partial_failure), ("protection", protection), ("asymmetric", asymmetric)];
+    for (name, is_on) in flags {
+        if *is_on {
             put(name, json!(true));
         }
     }

@@ -34,6 +34,7 @@ intents:
   - {waypoints: [web-3/br0, web-4/br0]}
   - {obstacles: [web-5/br0, {from: {device: web-1/br0, port: p1}, to: {device: web-2/br0, port: p1}}]}
   - {link_type: {without: [microwave, adsl]}}
+  - {annotations: {metric: 10, hops.max: '2.5'}}
   - encapsulation: vlan
   - {resource_group: backup}
   priority: 200
@@ -51,7 +52,7 @@ intents:
   links: [{from: {device: web-1/br0, port: p1}, to: {device: web-2/br0, port: p1}}]
   from: {device: web-1/br0, port: host0}
   to: {device: web-2/br0, port: host0}
-- {key: hosts, type: host_to_host, from: {host: '52:54:00:AA:00:01'}, to: {host: '52:54:00:aa:00:02'}, selector: {eth_type: 0x0800}}
+- {key: hosts, type: host_to_host, from: {host: '52:54:00:AA:00:01'}, to: {host: '52:54:00:aa:00:02'}, selector: {eth_type: 0x0800}, constraints: [asymmetric]}
 - {key: safe, type: point_to_point, from: {device: a/b, port: x}, to: {device: c/d, port: y}, constraints: [protection]}
 ";
 
@@ -82,6 +83,7 @@ fn what_is_read_is_what_is_printed() {
             {"waypoints": ["web-3/br0", "web-4/br0"]},
             {"obstacles": ["web-5/br0", {"from": point("web-1/br0", "p1"), "to": point("web-2/br0", "p1")}]},
             {"link_type": {"without": ["adsl", "microwave"]}},
+            {"annotations": {"hops.max": 2.5, "metric": 10.0}},
             {"encapsulation": "vlan"},
             {"resource_group": "backup"},
         ],
@@ -91,6 +93,7 @@ fn what_is_read_is_what_is_printed() {
     assert_eq!(file.intents[1].1.intent.constraints.latency, Some(10_000_000));
     let spread = json!([{"link_type": {"only": ["fibre"]}}, {"partial_failure": true}]);
     assert_eq!(printed["intents"][2]["constraints"], spread);
+    assert_eq!(printed["intents"][5]["constraints"], json!([{"asymmetric": true}]));
     assert_eq!(printed["intents"][6]["constraints"], json!([{"protection": true}]));
 }
 
@@ -279,6 +282,22 @@ fn faults_are_named() {
         (
             json!({"constraints": [{"link_type": {"only": ["a"], "without": ["b"]}}]}),
             "intents[0].constraints[0].link_type: want {only: [TYPE, …]} or {without: [TYPE, …]}",
+        ),
+        (
+            json!({"constraints": [{"annotations": 5}]}),
+            "intents[0].constraints[0].annotations: want {NAME: NUMBER, …}, such as {metric: 10}, got a number",
+        ),
+        (
+            json!({"constraints": [{"annotations": {}}]}),
+            "intents[0].constraints[0].annotations: want {NAME: NUMBER, …}, such as {metric: 10}: 1 to 64 annotations",
+        ),
+        (
+            json!({"constraints": [{"annotations": {"metric": "few"}}]}),
+            "intents[0].constraints[0].annotations.metric: want the largest number, got text",
+        ),
+        (
+            json!({"constraints": ["asymmetric"]}),
+            "intents[0].constraints[0].asymmetric: 'asymmetric' means nothing for an intent of type point_to_point",
         ),
         (
             json!({"constraints": [{"encapsulation": "mpls"}]}),

@@ -141,6 +141,7 @@ fn action_json(action: &Action) -> Value {
             Output::Normal => "NORMAL",
             Output::All => "ALL",
             Output::Flood => "FLOOD",
+            Output::Controller => "CONTROLLER",
         }}),
         Action::Group(number) => json!({"group": number}),
         Action::SetQueue(queue) => json!({"set_queue": queue}),

@@ -182,10 +182,7 @@ fn a_bad_treatment_is_refused() {
             json!([{"output": "TABLE"}]),
             "[0].output: TABLE is for packets that a controller sends; to go on in a table use goto_table or resubmit",
         ),
-        (
-            json!([{"output": "CONTROLLER"}]),
-            "[0].output: packets are not sent to the controller; there is no such output",
-        ),
+        (json!([{"output": "controller"}]), "[0].output: 'controller' is written CONTROLLER"),
         (
             json!([{"set_vlan_vid": 5}]),
             "[0].set_vlan_vid: there may be no tag to change: put push_vlan before it, or match vlan_vid",
@@ -382,8 +379,14 @@ fn action() -> impl Strategy<Value = Action> {
     let free = [Field::Reg0, Field::Reg15, Field::Metadata, Field::TunnelId, Field::EthDst, Field::EthSrc];
     prop_oneof![
         port().prop_map(|port| Action::Output(Output::Port(port))),
-        prop::sample::select(vec![Output::InPort, Output::Normal, Output::All, Output::Flood])
-            .prop_map(Action::Output),
+        prop::sample::select(vec![
+            Output::InPort,
+            Output::Normal,
+            Output::All,
+            Output::Flood,
+            Output::Controller,
+        ])
+        .prop_map(Action::Output),
         (0u32..=0xffff_ff00).prop_map(Action::Group),
         any::<u32>().prop_map(Action::SetQueue),
         (0u8..255).prop_map(Action::Resubmit),

@@ -19,8 +19,13 @@ type Masked = (u128, Option<u128>);
 const PORT_NAME_MAX: usize = 64;
 const PORT_NUMBERS: &str =
     "ports are named by their interface, such as eth1: numbers change when a port is made again";
-const OUTPUTS: [(&str, Output); 4] =
-    [("IN_PORT", Output::InPort), ("NORMAL", Output::Normal), ("ALL", Output::All), ("FLOOD", Output::Flood)];
+const OUTPUTS: [(&str, Output); 5] = [
+    ("IN_PORT", Output::InPort),
+    ("NORMAL", Output::Normal),
+    ("ALL", Output::All),
+    ("FLOOD", Output::Flood),
+    ("CONTROLLER", Output::Controller),
+];
 /// Names for numbers that everyone knows by name.
 const NAMES: [(Field, &str, u128); 13] = [
     (Field::EthType, "ipv4", 0x0800),
@@ -48,7 +53,7 @@ pub(super) fn number<T: TryFrom<u64>>(value: &Value, bounds: RangeInclusive<u64>
 pub(super) fn port(value: &Value) -> Read<Port> {
     match output(value)? {
         Output::Port(port) => Ok(port),
-        Output::InPort | Output::Normal | Output::All | Output::Flood => {
+        Output::InPort | Output::Normal | Output::All | Output::Flood | Output::Controller => {
             Err(unwanted("one port: the name of an interface, or LOCAL for the bridge's own", value))
         }
     }
@@ -70,7 +75,6 @@ pub(super) fn output(value: &Value) -> Read<Output> {
         return Err(BadEntry::new(format!("'{name}' is written {word}")));
     }
     match name.to_ascii_uppercase().as_str() {
-        "CONTROLLER" => Err(BadEntry::new("packets are not sent to the controller; there is no such output")),
         "TABLE" => Err(BadEntry::new(
             "TABLE is for packets that a controller sends; to go on in a table use goto_table or resubmit",
         )),

@@ -171,7 +171,7 @@ routes! {
     SteerRollout: post("/v1/stacks/{stack}/rollout", "Pauses, resumes, promotes or aborts rollouts")
         .takes::<SteerRollout>().answers::<StackView>();
     PreviewStack: post("/v1/stacks/{stack}/preview", "Says what an update or a creation would do; changes nothing")
-        .takes::<UpdateStack>().query::<query::Preview>().answers::<PreviewView>().for_viewers();
+        .takes::<UpdateStack>().query::<query::Preview>().answers::<PreviewView>();
     CheckStack: post("/v1/stacks/{stack}/check", "Compares every resource with what is there")
         .answers::<Begun>().with(202);
     WatchStack: get("/v1/stacks/{stack}/watch", "Shows a stack as soon as it is not as it is known to be")

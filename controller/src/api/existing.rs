@@ -3,6 +3,8 @@
 //!
 //! Absent: notes about parameters that are back at their defaults (`defaults.rs`).
 
+mod kept_secret;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::stack::{TemplateFile, UpdateStack};
@@ -10,6 +12,7 @@ use muster_engine::{EnvironmentText, Source, SourceText};
 use muster_template::Environment;
 use muster_template::library::{gather, resolve};
 
+use self::kept_secret::Values;
 use super::defaults::Kept;
 use super::error::ApiError;
 use super::source::environment;
@@ -39,13 +42,24 @@ pub(super) fn updated(
 /// As Heat's PARAM_EXISTING: given values and environments take precedence over existing ones, an environment
 /// replaces one of its name, and values that a new template lacks are dropped. A given file replaces the
 /// stack's file of that key; files of the stack that are no longer named are dropped.
+///
+/// # Errors
+/// Besides those of templates: a new template shows what was hidden ([`Values::stay_hidden`]).
 fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result<SourceText, ApiError> {
     let UpdateStack { template, environments: given, mut files, parameters: values, existing, .. } = body;
     let (mut parameters, mut environments) =
         if existing { (current.parameters, current.environments) } else { Default::default() };
     environments.retain(|known| !given.iter().any(|given| given.name == known.name));
+    let kept_environments = environments.len();
     environments.extend(given.into_iter().map(environment));
     let is_new = template.is_some();
+    let has_kept = !parameters.is_empty() || kept_environments > 0;
+    let before = (is_new && has_kept)
+        .then(|| {
+            let files = &current.files;
+            muster_template::parse_in(&current.name, &current.template, files, template_max, &|_| true)
+        })
+        .transpose()?;
     let (name, template) = match template {
         Some(TemplateFile { name, text, files: own }) => {
             files.extend(own);
@@ -61,8 +75,11 @@ fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result
         kept.retain(|key, _| named.as_ref().is_none_or(|named| named.contains(&resolve("", key))));
         files.extend(kept);
     }
-    if is_new && !parameters.is_empty() {
+    if let Some(before) = before {
         let parsed = muster_template::parse_in(&name, &template, &files, template_max, &|_| true)?;
+        let (kept_environments, given_environments) = environments.split_at(kept_environments);
+        Values { kept: &parameters, kept_environments, given: &values, given_environments }
+            .stay_hidden(&before, &parsed)?;
         parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
     }
     parameters.extend(values);

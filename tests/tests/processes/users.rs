@@ -83,6 +83,8 @@ fn users_with_roles_work_from_another_machine() {
     assert_eq!(names(&viewer.json(&["stack", "list"])), ["web"]);
     viewer.muster(&["stack", "delete", "web"]).refused(1, &["needs role operator", "vera"]);
     viewer.muster(&["node", "token", "--name", "web-1"]).refused(1, &["needs role operator"]);
+    // A template of one's own would meet the stack's values, the hidden ones as well.
+    viewer.muster(&["stack", "preview", "web", "-t", &template]).refused(1, &["needs role operator"]);
     assert_eq!(names(&viewer.json(&["stack", "list"])), ["web"], "nothing was changed");
 
     // An admin makes users from there, and revokes them.

@@ -142,7 +142,7 @@ fn page(visitor: &Visitor, name: &str, template: &str, below: &Markup) -> Page {
                 label for="template" { "Template" }
                 // A browser takes the first end of line away.
                 textarea id="template" name="template" spellcheck="false" { "\n" (template) }
-                p { button { "Preview" } }
+                @if visitor.is_operator() { p { button { "Preview" } } }
             }
         }
         (below)

@@ -386,7 +386,12 @@ impl Preview<'_> {
                 None if hides => Value::from(MASK),
                 None => self.stack.masked(self.tree, property.old.take()),
             };
-            property.new = self.stack.masked(self.tree, property.new.take());
+            // What was hidden stays so, whatever the new template says.
+            let new = match old {
+                Some(old) => old.masked(property.new.take()),
+                None => property.new.take(),
+            };
+            property.new = self.stack.masked(self.tree, new);
             let weight =
                 property.path.len() + property.old.to_string().len() + property.new.to_string().len();
             *budget = budget.saturating_sub(weight);

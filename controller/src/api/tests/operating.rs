@@ -59,6 +59,69 @@ async fn an_update_says_which_parameters_go_back_to_their_defaults() {
 }
 
 #[tokio::test]
+async fn a_template_that_shows_what_was_hidden_does_not_get_the_kept_value() {
+    let world = World::new().await;
+    let hidden = "heat_template_version: 2018-08-31
+parameters:
+  secret: {type: string, hidden: true}
+resources:
+  a: {type: Muster::Dummy, properties: {node: web-1, values: {x: {get_param: secret}}}}
+";
+    let template = |text: &str| json!({"name": "t.yaml", "text": text});
+    let environment = |value: &str| {
+        let text = format!("parameter_defaults: {{secret: {value}}}");
+        json!([{"name": "e", "text": text}])
+    };
+    let (by_hand, by_file) =
+        (json!({"parameters": {"secret": "s3cret"}}), json!({"environments": environment("s3cret")}));
+    let shown = hidden.replace(", hidden: true", "");
+    let number = hidden.replace("string, hidden: true", "number");
+    for (stack, with) in [("hand", &by_hand), ("file", &by_file)] {
+        let mut body = with.clone();
+        (body["name"], body["template"]) = (json!(stack), template(hidden));
+        assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+        let (update, preview) =
+            (format!("PUT /v1/stacks/{stack}"), format!("POST /v1/stacks/{stack}/preview"));
+        for text in [&shown, &number] {
+            for line in [&update, &preview] {
+                let (status, answer) =
+                    world.ask(line, &json!({"template": template(text), "existing": true})).await;
+                assert_eq!(
+                    (status, answer["error"]["message"].as_str().unwrap()),
+                    (
+                        400,
+                        "the parameter 'secret' was hidden, and is not hidden in this template: its value is not kept so. Write 'hidden: true' there, or give the value again"
+                    )
+                );
+            }
+        }
+        // Nor is it told by the warning of what goes back to a default.
+        let defaulted = shown.replace("type: string", "type: string, default: hello");
+        let (status, answer) = world.ask(&preview, &json!({"template": template(&defaulted)})).await;
+        assert_eq!(status, 200, "{answer}");
+        assert!(
+            !answer.to_string().contains("secret:") && !answer.to_string().contains("s3cret"),
+            "{answer}"
+        );
+        // It is another template's, too, as long as it is hidden there, and anybody's who gives it.
+        let other = hidden.replace("  a:", "  b:");
+        for (body, status) in [
+            (json!({"template": template(&other), "existing": true}), 200),
+            (json!({"template": template(&shown), "existing": true, "parameters": {"secret": "new"}}), 200),
+            (
+                json!({"template": template(&shown), "existing": true, "environments": environment("new")}),
+                200,
+            ),
+        ] {
+            let (found, answer) = world.ask(&preview, &body).await;
+            assert_eq!(found, status, "{answer}");
+            assert!(!answer.to_string().contains("s3cret"), "{answer}");
+        }
+    }
+    world.stop().await;
+}
+
+#[tokio::test]
 async fn a_parameter_that_is_missing_says_how_to_give_it() {
     let world = World::new().await;
     let text = EMPTY.replace("default: hello", "description: said");

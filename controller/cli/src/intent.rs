@@ -98,11 +98,19 @@ const STATES: [&str; 10] = [
 const INTENTS: [Column<IntentRow>; 6] = [
     ("KEY", |intent| cell(&intent.key)),
     ("TYPE", |intent| cell(&intent.kind)),
-    ("STATE", |intent| cell(&intent.state)),
+    ("STATE", state),
     ("ERRORS", |intent| cell(&intent.errors)),
     ("OWNER", |intent| cell(&intent.owner)),
-    ("REASON", |intent| cell(&intent.reason)),
+    ("REASON", |intent| cell(intent.broken.as_ref().unwrap_or(&intent.reason))),
 ];
+
+/// The state, and whether packets go another way than the intent says.
+fn state(intent: &IntentRow) -> String {
+    match intent.broken {
+        Some(_) => format!("{}, broken", intent.state),
+        None => cell(&intent.state),
+    }
+}
 
 /// Runs a verb.
 pub async fn run(verb: IntentVerb, client: &mut Client, format: Format) -> Result<(), Failure> {

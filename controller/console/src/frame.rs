@@ -227,7 +227,7 @@ pub fn badge(word: &str) -> Markup {
             "good"
         }
         "FAILED" | "lost" | "missing" | "conflict" | "disk_full" | "CORRUPT" | "down" | "revoked"
-        | "aborted" | "drifted" => "bad",
+        | "aborted" | "drifted" | "broken" => "bad",
         "IN_PROGRESS" | "going" | "INSTALLING" | "PENDING_ADD" | "PENDING_REMOVE" | "filling"
         | "WITHDRAWING" => "busy",
         _ => "calm",

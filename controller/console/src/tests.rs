@@ -81,7 +81,12 @@ fn api() -> Router {
         )
         .route("/v1/drift", get(async || Json(json!([]))))
         .route("/v1/topology", get(async || Json(json!({}))))
-        .route("/v1/intents", get(async || Json(json!([]))))
+        .route(
+            "/v1/intents",
+            get(async || {
+                Json(json!([{"key": "a", "state": "INSTALLED", "broken": SCRIPT}, {"key": "b", "state": "INSTALLED"}]))
+            }),
+        )
         .route("/v1/devices/{node}/{bridge}", get(async || Json(json!({"device": "web-1/br0"}))))
         .route("/v1/devices/{node}/{bridge}/flows", get(async || Json(json!([]))))
 }
@@ -245,6 +250,15 @@ async fn paths_and_sizes_that_nobody_types() {
         let answer = ask(&console, path, cookie, Some(&form)).await;
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE, "{path}");
     }
+}
+
+#[tokio::test]
+async fn an_intent_whose_packets_go_elsewhere_is_seen_in_the_list() {
+    let console = console();
+    let (cookie, _) = log_in(&console, "vera").await;
+    let page = text(ask(&console, "/console/intents", &cookie, None).await).await;
+    assert_eq!(page.matches("badge bad").count(), 1, "{page}");
+    assert!(page.contains(">broken<") && !page.contains(SCRIPT), "{page}");
 }
 
 #[tokio::test]

@@ -191,6 +191,12 @@ fn operators_work_in_a_browser() {
         let text = browser.text("main table");
         (text.contains("web-2") && !text.contains("web-1")).then_some(())
     });
+    // A fact as the page's own example has it.
+    for (search, found) in [("rack=a2,fact.memory>=1M", true), ("rack=a2,fact.memory>=900T", false)] {
+        browser.fill("#selector", search);
+        browser.press("Search");
+        eventually(search, || (browser.text("main table").contains("web-2") == found).then_some(()));
+    }
     browser.fill("#selector", "rack=(");
     browser.press("Search");
     eventually("the selector is refused", || (!browser.text("[role=alert]").is_empty()).then_some(()));

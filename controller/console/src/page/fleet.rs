@@ -76,7 +76,7 @@ async fn page(visitor: &Visitor, query: &FleetQuery) -> Result<Page, Problem> {
         form.search method="get" action="/console" {
             div {
                 label for="selector" { "Search by labels and facts" }
-                input id="selector" name="selector" value=(query.selector) placeholder="role=web,facts.memory>=64000000000" spellcheck="false";
+                input id="selector" name="selector" value=(query.selector) placeholder="role=web,fact.memory>=16G" spellcheck="false";
             }
             button { "Search" }
         }

@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, Query};
 use axum::response::Response;
-use maud::html;
+use maud::{Markup, html};
 use muster_api::intent::{IntentRow, IntentRule, IntentView, Reroute, TopologyView};
 use muster_front::{escaped, path};
 use muster_picture::network::Picture;
@@ -38,10 +38,10 @@ async fn page(visitor: &Visitor, query: &IntentsQuery) -> Result<Page, Problem> 
         vec![
             link(&path(["console", "intents", &row.key]), &row.key),
             text(&row.kind),
-            badge(&row.state),
+            state(&row.state, row.broken.as_deref()),
             text(&row.owner),
             text(row.errors),
-            text(&row.reason),
+            text(row.broken.as_deref().unwrap_or(&row.reason)),
         ]
     };
     let rows: Vec<_> = intents.iter().map(row).collect();
@@ -58,6 +58,11 @@ async fn page(visitor: &Visitor, query: &IntentsQuery) -> Result<Page, Problem> 
         (more(next.map(|last| format!("/console/intents?search={search}&after={}", escaped(&last.key)))))
     };
     Ok(Page { section: Section::Intents, title: "Intents".to_owned(), is_live: true, content })
+}
+
+/// The state, and whether packets go another way than the intent says.
+fn state(state: &str, broken: Option<&str>) -> Markup {
+    html! { (badge(state)) @if broken.is_some() { " " (badge("broken")) } }
 }
 
 /// GET /console/intents/{key}
@@ -84,7 +89,8 @@ async fn intent(visitor: &Visitor, key: &str) -> Result<Page, Problem> {
     let drawn = picture("Path of the intent", move || Picture::of(&network).svg()).await;
     let content = html! {
         (list(&[
-            ("State", html! { (badge(&intent.state)) " " (intent.reason) }),
+            ("State", html! { (state(&intent.state, intent.broken.as_deref())) " " (intent.reason) }),
+            ("Packets", text(intent.broken.as_deref().unwrap_or_default())),
             ("Asked for", text(&intent.request)),
             ("Owner", text(intent.owner.as_deref().unwrap_or_default())),
             ("Paths", text(cut_text(&intent.paths.iter().map(|way| way.join(" → ")).collect::<Vec<_>>().join("; ")))),

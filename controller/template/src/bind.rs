@@ -132,6 +132,7 @@ impl Template {
         environment: &Environment,
         given: Option<&Value>,
     ) -> Result<Option<Value>, Error> {
+        definition.check_default(&self.file)?;
         if let Some(given) = given {
             let wrong = |message| {
                 // The given value is wrong, not the template; the place shows the definition.

@@ -187,15 +187,15 @@ impl Sink {
     }
 
     pub fn push(&mut self, at: Place, path: &str, message: impl AsRef<str>) {
-        if self.is_full() {
-            self.more += 1;
-        } else {
-            self.errors.push(Error::new(&self.file, at, path, message.as_ref()));
-        }
+        self.take(Error::new(&self.file, at, path, message.as_ref()));
     }
 
-    /// Adds an error that already has its place, perhaps in another file.
+    /// Adds an error that already has its place, perhaps in another file. One that is there already is none: stacks
+    /// of one nested template have the same ones.
     pub fn take(&mut self, error: Error) {
+        if self.errors.contains(&error) {
+            return;
+        }
         if self.is_full() {
             self.more += 1;
         } else {

@@ -58,6 +58,10 @@ pub struct ParameterDef {
     pub default: Option<Value>,
     /// The error of a default that is not of the type: as in Heat, it matters where no value is given.
     pub(crate) wrong_default: Option<WrongDefault>,
+    /// The error of a default that the constraints do not allow: it matters whatever is given, but where an
+    /// environment's `parameter_defaults` replace the default of a nested template
+    /// (`heat/engine/hot/template.py`, `param_schemata`).
+    pub(crate) forbidden_default: Option<WrongDefault>,
     pub(crate) constraints: Vec<Constraint>,
     pub(crate) at: Place,
 }
@@ -188,17 +192,27 @@ impl ParameterDef {
     /// # Errors
     /// A default that is not of the parameter's type.
     pub(crate) fn default_value(&self, file: &str) -> Result<Option<Value>, Error> {
-        let wrong = |wrong: &WrongDefault| {
-            let mut path = Path::default();
-            for key in ["parameters", &*self.name, "default"] {
-                path.key(key);
-            }
-            Error::new(file, wrong.at, path.as_str(), &wrong.message)
-        };
         match &self.wrong_default {
-            Some(found) => Err(wrong(found)),
+            Some(found) => Err(self.default_error(file, found)),
             None => Ok(self.default.clone()),
         }
+    }
+
+    /// # Errors
+    /// A default that the constraints do not allow.
+    pub(crate) fn check_default(&self, file: &str) -> Result<(), Error> {
+        match &self.forbidden_default {
+            Some(found) => Err(self.default_error(file, found)),
+            None => Ok(()),
+        }
+    }
+
+    fn default_error(&self, file: &str, wrong: &WrongDefault) -> Error {
+        let mut path = Path::default();
+        for key in ["parameters", &*self.name, "default"] {
+            path.key(key);
+        }
+        Error::new(file, wrong.at, path.as_str(), &wrong.message)
     }
 
     /// A value of its type, if all constraints allow it.
@@ -255,6 +269,7 @@ pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr)
         tags: Vec::new(),
         default: None,
         wrong_default: None,
+        forbidden_default: None,
         constraints: Vec::new(),
         at,
     };
@@ -294,7 +309,7 @@ pub(crate) fn define(reader: &mut Reader<'_>, name: &str, at: Place, body: Expr)
                 definition.constraints = constraint::read(reader, kind, constraints);
                 reader.path.leave(before);
             }
-            definition.default = default.and_then(|default| default_value(reader, &mut definition, &default));
+            definition.default = default.and_then(|default| default_value(&mut definition, &default));
         }
     }
     definition
@@ -313,7 +328,7 @@ fn type_of(reader: &mut Reader<'_>, value: &Expr) -> Option<ParameterType> {
     found
 }
 
-fn default_value(reader: &mut Reader<'_>, definition: &mut ParameterDef, default: &Expr) -> Option<Value> {
+fn default_value(definition: &mut ParameterDef, default: &Expr) -> Option<Value> {
     // As in Heat: a default of null is no default.
     if matches!(default.kind, ExprKind::Null) {
         return None;
@@ -328,9 +343,7 @@ fn default_value(reader: &mut Reader<'_>, definition: &mut ParameterDef, default
     match definition.allowed(value) {
         Ok(value) => Some(value),
         Err(message) => {
-            let before = reader.path.key("default");
-            reader.error(default.at, message);
-            reader.path.leave(before);
+            definition.forbidden_default = Some(WrongDefault { at: default.at, message: message.into() });
             None
         }
     }

@@ -34,6 +34,21 @@ fn given(root: &str, files: &[(&str, &str)], environment: &str, values: Value) -
         .map_err(|errors| errors.to_string())
 }
 
+/// As in Heat: `parameter_defaults` take the place of a default of a nested template, and of no other.
+#[test]
+fn a_forbidden_default_counts_where_no_environment_replaces_it() {
+    let own = "parameters:\n  p: {type: string, default: abc, constraints: [{length: {max: 2}}]}\n";
+    let root = "resources:\n  a: {type: nested.yaml}\n  b: {type: nested.yaml, properties: {p: x}}\n";
+    let expanded =
+        |root: &str, environment: &str| grown(root, &[("nested.yaml", own)], environment).map(drop);
+    let wrong = |file: &str| format!("{file}:3:30: parameters.p.default: want at most 2 characters, got 3");
+    let given = "parameter_defaults: {p: yz}";
+    assert_eq!(expanded(root, given), Ok(()));
+    // A mistake is told once, however many stacks are made of its template.
+    assert_eq!(expanded(root, ""), Err(wrong("nested.yaml")));
+    assert_eq!(expanded(own, given), Err(wrong("root")));
+}
+
 fn templated(text: &str) -> String {
     format!("heat_template_version: 2018-08-31\n{text}")
 }

@@ -181,13 +181,14 @@ impl<'a> Context<'a> {
         }
         let Scope { template, stands, .. } = self.scope(scope);
         let definition = &template.parameters[index as usize];
+        let of_environment = self.parts.environment.default_of(definition);
+        if of_environment.is_none() {
+            definition.check_default(&template.file)?;
+        }
         let given = self.deeper(|| self.given(*stands, &[&definition.name]))?;
         let value = match given {
             Some(given) => self.converted(*stands, definition, given)?,
-            None => match (
-                self.parts.environment.default_of(definition),
-                definition.default_value(&template.file),
-            ) {
+            None => match (of_environment, definition.default_value(&template.file)) {
                 (Some(Ok(value)), _) => Rc::new(value),
                 (Some(Err(error)), _) | (None, Err(error)) => return Err(error.into()),
                 (None, Ok(Some(default))) => Rc::new(default),

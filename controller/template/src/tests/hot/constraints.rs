@@ -223,7 +223,11 @@ fn a_hidden_value_is_not_shown() {
 #[test]
 fn defaults_are_held_to_constraints_too() {
     assert_eq!(
-        read("string", "default: abc, constraints: [{length: {max: 2}}]").unwrap_err(),
+        read("string", "default: abc, constraints: [{length: {max: 2}}]")
+            .unwrap()
+            .bind(&BTreeMap::from([("p".to_owned(), json!("x"))]))
+            .unwrap_err()
+            .to_string(),
         "t:3:30: parameters.p.default: want at most 2 characters, got 3"
     );
 }

@@ -171,6 +171,9 @@ pub async fn show(asking: Asking, Path((_, name, id, resource)): OneName) -> Res
 /// GET /stacks/{stack}/{id}/resources/{resource}/metadata: as it stands in the template.
 pub async fn metadata(asking: Asking, Path((_, name, id, resource)): OneName) -> Result<Json<Value>, Fault> {
     let (place, row) = one(&asking, &name, &id, &resource).await?;
+    if row.name.contains('/') {
+        return Err(Fault::not_supported("metadata of a resource in a nested stack: its template has it"));
+    }
     let template: TemplateView = asking.api.get(&place.api("/template")).await?;
     let metadata = contents::document(template).await?["resources"][&row.name]["metadata"].clone();
     Ok(Json(json!({"metadata": if metadata.is_null() { json!({}) } else { metadata }})))

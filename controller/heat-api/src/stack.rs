@@ -27,6 +27,14 @@ use crate::{Heat, body};
 
 /// GET /stacks
 pub async fn list(asking: Asking, asked: Pairs) -> Result<Json<Value>, Fault> {
+    for (flag, instead) in [
+        ("show_nested", "'openstack stack resource list -n 5' has what a stack contains"),
+        ("show_deleted", "'muster audit' has them, and their events are there by id"),
+    ] {
+        if asked.flag(flag)? {
+            return Err(Fault::not_supported(format!("{flag}: {instead}")));
+        }
+    }
     let mut rows: Vec<StackRow> = asking.api.get("/v1/stacks").await?;
     rows.retain(|row| is_wanted(&asked, row));
     sort(&mut rows, &asked)?;

@@ -265,6 +265,14 @@ async fn stacks_are_filtered_sorted_and_paged() {
     let next = page["links"][0]["href"].as_str().unwrap();
     assert!(next.ends_with(&format!("limit=2&with_count=True&marker={}", id::Id::Stack(5))), "{next}");
     assert_eq!(front.get("stacks?limit=many").await.0, StatusCode::BAD_REQUEST);
+    // What would be left out without a word is refused.
+    for flag in ["show_nested", "show_deleted"] {
+        let (status, body) = front.get(&format!("stacks?{flag}=True")).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST);
+        assert!(body.to_string().contains(flag), "{body}");
+        assert_eq!(front.get(&format!("stacks?{flag}=False")).await.0, StatusCode::OK);
+    }
+    assert_eq!(front.get("stacks?show_hidden=True").await.0, StatusCode::OK, "no stack is hidden");
     assert_eq!(front.get("stacks?marker=x").await.0, StatusCode::NOT_FOUND);
     assert_eq!(front.get("stacks?name=%ff").await.0, StatusCode::BAD_REQUEST);
 }

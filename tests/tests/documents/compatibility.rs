@@ -233,7 +233,7 @@ fn overclouds(out: &mut String) {
     let rows: Vec<Vec<String>> = trees.into_iter().map(shown).collect();
     table(
         out,
-        "tree | environments | validate | name files that upstream lacks | refused | outputs as Heat's",
+        "tree | environments | validate | name files that upstream lacks | refused | outputs compared with Heat's",
         &rows,
     );
 }

@@ -118,7 +118,7 @@ fn page(recorded: &Recorded, verdicts: &[Verdict]) -> String {
         "# os-net-config's documents, one by one\n\n\
         The documents of the samples and unit tests of {}\n\
         (licence {}), and what becomes of each. A document is planned for a\n\
-        server with the NICs that it names and an empty Open vSwitch, or refused by name, with its place, before anything\n\
+        server with the NICs that it names and an empty Open vSwitch, or refused with its place before anything\n\
         changes. [network.md](../network.md#object-types) says what each type and option is.\n\n\
         `tests/os-net-config/record` records them again. This page is made by a test of theirs:\n\
         `MUSTER_WRITE_DOCUMENTS=1 cargo nextest run -p muster-host os_net_config`.\n\n\

@@ -152,7 +152,9 @@ soak: fuzz
 	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=4 --nocapture cut_off::by_
 	MUSTER_ROLLOUT_AGENTS=200 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture rollout::
 	MUSTER_SOAK=100 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --nocapture flows::restart::
-	MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- --test-threads=1 --nocapture failovers::
+	$(CARGO_BUILD) --release -p muster-controller -p muster-cli -p muster-agent -p muster-tests --bins
+	MUSTER_PROGRAMS='$(RELEASE)' MUSTER_SOAK=20 $(CARGO) test --locked $(TESTED) -j$(JOBS) -p muster-tests --test processes -- \
+	  --test-threads=1 --nocapture failovers::
 	$(call over_links,--skip brokers:: --skip embedded::)
 	$(MAKE) packages QUICK=1 ARCH=aarch64
 	$(MAKE) reproducible QUICK=1

@@ -25,7 +25,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use figures::{Figures, Percentiles, Process, Standing};
+use figures::{Figures, Pause, Percentiles, Process, Standing};
 use member::{Member, Order};
 pub use server::Server;
 
@@ -174,9 +174,8 @@ struct Stay {
     stayed_failed: u64,
     /// In the second that had most of them.
     stayed_most_jobs_per_s: u64,
-    /// When the first job of the newest controller came, in seconds since 1970.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    newest_first_job_at: Option<f64>,
+    /// The times in which no job began.
+    stayed_pauses: Vec<Pause>,
 }
 
 /// Runs it.
@@ -311,7 +310,7 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
             stayed_jobs: done.jobs,
             stayed_failed: done.failed,
             stayed_most_jobs_per_s: figures.most_in_a_second(),
-            newest_first_job_at: figures.first_job_of_newest(),
+            stayed_pauses: figures.pauses(),
         });
     }
     if let Some(what) = figures.violation() {

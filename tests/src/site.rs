@@ -494,8 +494,12 @@ resources:
     )
 }
 
-/// A built program, beside the test's own; built now if it is not there.
+/// A built program: of the folder that `MUSTER_PROGRAMS` names, or beside the test's own; that is built now if it is not
+/// there.
 pub fn binary(name: &str) -> PathBuf {
+    if let Some(folder) = std::env::var_os("MUSTER_PROGRAMS") {
+        return Path::new(&folder).join(name);
+    }
     let own = std::env::current_exe().unwrap();
     let folder = own.ancestors().find(|folder| folder.join("deps").is_dir()).unwrap();
     let path = folder.join(name);

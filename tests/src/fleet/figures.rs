@@ -15,6 +15,18 @@ use tokio::sync::watch;
 /// Reasons of lost connections that are kept; they are the controller's and the system's few.
 const REASONS_MAX: usize = 20;
 
+/// The shortest pause that is kept, and the most of them.
+const PAUSE_LEAST: Duration = Duration::from_millis(50);
+const PAUSES_MAX: usize = 1000;
+
+/// A time in which no job began.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Pause {
+    /// The end, in seconds since 1970.
+    ended_at: f64,
+    seconds: f64,
+}
+
 /// The state of the fleet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Standing {
@@ -42,6 +54,8 @@ struct Taken {
     jobs: Option<(Instant, Instant)>,
     /// When the first job of each start of the controller began.
     first_jobs: BTreeMap<Epoch, SystemTime>,
+    last_began: Option<Instant>,
+    pauses: Vec<Pause>,
     lost: BTreeMap<String, u64>,
     /// Acknowledgements in each second since the first one.
     each_second: BTreeMap<u64, u64>,
@@ -68,6 +82,16 @@ pub struct Percentiles {
 impl Default for Figures {
     fn default() -> Self {
         Self { standing: watch::Sender::new(Standing::default()), taken: Mutex::default() }
+    }
+}
+
+impl Taken {
+    /// A pause is over now.
+    fn paused(&mut self, took: Duration) {
+        if took >= PAUSE_LEAST && self.pauses.len() < PAUSES_MAX {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            self.pauses.push(Pause { ended_at: now.as_secs_f64(), seconds: took.as_secs_f64() });
+        }
     }
 }
 
@@ -108,6 +132,8 @@ impl Figures {
         let now = Instant::now();
         let mut taken = self.taken();
         taken.jobs.get_or_insert((now, now));
+        let last = taken.last_began.replace(now).unwrap_or(now);
+        taken.paused(now - last);
         taken.first_jobs.entry(epoch).or_insert_with(SystemTime::now);
     }
 
@@ -174,11 +200,9 @@ impl Figures {
         at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
     }
 
-    /// When the first job of the newest epoch began, in seconds since 1970.
-    pub fn first_job_of_newest(&self) -> Option<f64> {
-        let taken = self.taken();
-        let (_, at) = taken.first_jobs.last_key_value()?;
-        at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
+    /// The times in which no job began although others did before and after, oldest first.
+    pub fn pauses(&self) -> Vec<Pause> {
+        self.taken().pauses.clone()
     }
 
     /// The second with most jobs.
@@ -255,6 +279,18 @@ mod tests {
         let first = figures.first_job_after(Some(Epoch(3)));
         figures.began(Epoch(5));
         assert!(first > Some(0.0) && first == figures.first_job_after(Some(Epoch(3))));
+    }
+
+    #[test]
+    fn short_pauses_are_not_kept_and_others_are_bounded() {
+        let mut taken = Taken::default();
+        taken.paused(PAUSE_LEAST / 2);
+        assert_eq!(taken.pauses, []);
+        for _ in 0..2 * PAUSES_MAX {
+            taken.paused(Duration::from_secs(3));
+        }
+        assert_eq!((taken.pauses.len(), taken.pauses[0].seconds), (PAUSES_MAX, 3.0));
+        assert!(taken.pauses[0].ended_at > 0.0);
     }
 
     #[test]

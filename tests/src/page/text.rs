@@ -21,7 +21,8 @@ does that with all parts.
 - Programs are release builds; the agent is the small one that packages have.
 - Controller, agents, brokers and databases run on the same machine, over loopback or in network namespaces. They share its
   processors with what loads them.
-- A commit is durable before its effect leaves, on both sides of each comparison.
+- A commit of Muster is durable before its effect leaves, also where it is compared with itself over another link or
+  database. Heat has its database in memory.
 - A ratio is of two figures of one run. Trust it before a figure that stands alone: other work on the machine slows both.
 - `muster-sim fleet` has thousands of agents in few processes, with their real machines and their real connections over
   TLS. Disk and server of such an agent are in memory. Its handshakes cost as much as the controller's, on the same

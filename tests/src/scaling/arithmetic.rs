@@ -20,8 +20,10 @@ pub const OTHER_FILES: u64 = 500;
 /// Controllers that carry the sites of one database, besides the one that may be away. All of them look at all of its leases,
 /// so with more of them the looks would be more than the work.
 pub const CARRIERS: u64 = 3;
-/// Connections to the database of a controller that is active for a site, besides the one for its lease.
-const SESSIONS_OF_ACTIVE: u64 = 3;
+/// Connections to the database of a controller that is active for a site: three, and one for its lease.
+const SESSIONS_OF_ACTIVE: u64 = 4;
+/// Connections to the database of a controller that stands by for a site: for its lease, and for its keys.
+const SESSIONS_OF_STANDBY: u64 = 2;
 
 /// The figures of one controller on one machine, with the largest fleet that was run.
 #[derive(Clone, Debug, PartialEq)]
@@ -181,7 +183,7 @@ pub fn divide(servers: u64, allowed: Allowed) -> Division {
         controllers,
         sites_each: sites.min(most),
         leases_per_s: looks as f64 * allowed.looks_per_s,
-        sessions: looks + sites * SESSIONS_OF_ACTIVE,
+        sessions: sites * SESSIONS_OF_ACTIVE + (looks - sites) * SESSIONS_OF_STANDBY,
     }
 }
 
@@ -206,13 +208,13 @@ mod tests {
     #[test]
     fn a_fleet_is_divided_by_what_is_allowed() {
         for (servers, databases, sites, controllers, sites_each, leases_per_s, sessions) in [
-            (1, 1, 1, 2, 1, 1.0, 5),
-            (20_000, 1, 1, 2, 1, 1.0, 5),
-            (20_001, 1, 2, 2, 2, 2.0, 10),
-            (60_000, 1, 3, 2, 3, 3.0, 15),
-            (100_000, 1, 5, 3, 3, 7.5, 30),
-            (180_000, 1, 9, 4, 3, 18.0, 63),
-            (1_000_000, 6, 50, 23, 3, 97.5, 345),
+            (1, 1, 1, 2, 1, 1.0, 6),
+            (20_000, 1, 1, 2, 1, 1.0, 6),
+            (20_001, 1, 2, 2, 2, 2.0, 12),
+            (60_000, 1, 3, 2, 3, 3.0, 18),
+            (100_000, 1, 5, 3, 3, 7.5, 40),
+            (180_000, 1, 9, 4, 3, 18.0, 90),
+            (1_000_000, 6, 50, 23, 3, 97.5, 490),
         ] {
             let wanted = Division { databases, sites, controllers, sites_each, leases_per_s, sessions };
             assert_eq!(divide(servers, ALLOWED), wanted, "{servers}");

@@ -19,6 +19,8 @@ pub struct Controllers {
     sites: Vec<String>,
     /// The port at which agents know the first one, if that is not its own.
     first_port: Option<u16>,
+    /// Jobs that a node has at a time, as text; the default otherwise.
+    in_flight: Option<String>,
     /// Whether Mosquitto is between them and the agents; the first one's site has it.
     has_broker: bool,
     /// The section for the link, of each.
@@ -40,8 +42,10 @@ impl Controllers {
     }
 
     /// With a lease of so many seconds; agents come to the first one on this way.
-    pub fn behind(way: &PortWay, urls: &[String], lease: u64) -> Self {
-        let all = Self { first_port: Some(way.port), ..Self::none(lease) }.with_all(urls);
+    /// A node has so many jobs at a time.
+    pub fn behind(way: &PortWay, urls: &[String], lease: u64, in_flight: usize) -> Self {
+        let in_flight = Some(in_flight.to_string());
+        let all = Self { first_port: Some(way.port), in_flight, ..Self::none(lease) }.with_all(urls);
         way.leads_to(&all.all[0].address);
         all
     }
@@ -52,6 +56,7 @@ impl Controllers {
             lease,
             sites: Vec::new(),
             first_port: None,
+            in_flight: None,
             has_broker: false,
             link: String::new(),
         }
@@ -96,6 +101,9 @@ impl Controllers {
             ("MUSTER_CONTROLLER__NAME", OsStr::new(&name)),
         ];
         let seen_at = self.first_port.filter(|_| self.all.is_empty()).map(|port| format!("127.0.0.1:{port}"));
+        variables.extend(
+            self.in_flight.iter().map(|jobs| ("MUSTER_LIMITS__IN_FLIGHT_PER_NODE", OsStr::new(jobs))),
+        );
         variables.extend(seen_at.iter().map(|at| ("MUSTER_CONTROLLER__ADDRESSES", OsStr::new(at))));
         let site = Site::configured(dir, data, None, None, &variables, &format!("{sites}{}", self.link));
         self.all.push(site);

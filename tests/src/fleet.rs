@@ -174,6 +174,9 @@ struct Stay {
     stayed_failed: u64,
     /// In the second that had most of them.
     stayed_most_jobs_per_s: u64,
+    /// When the newest job began, in seconds since 1970.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stayed_last_job_at: Option<f64>,
     /// The times in which no job began.
     stayed_pauses: Vec<Pause>,
 }
@@ -310,6 +313,7 @@ async fn fleet(wish: &Wish) -> anyhow::Result<Report> {
             stayed_jobs: done.jobs,
             stayed_failed: done.failed,
             stayed_most_jobs_per_s: figures.most_in_a_second(),
+            stayed_last_job_at: figures.last_job(),
             stayed_pauses: figures.pauses(),
         });
     }

@@ -54,7 +54,7 @@ struct Taken {
     jobs: Option<(Instant, Instant)>,
     /// When the first job of each start of the controller began.
     first_jobs: BTreeMap<Epoch, SystemTime>,
-    last_began: Option<Instant>,
+    last_began: Option<(Instant, SystemTime)>,
     pauses: Vec<Pause>,
     lost: BTreeMap<String, u64>,
     /// Acknowledgements in each second since the first one.
@@ -132,8 +132,8 @@ impl Figures {
         let now = Instant::now();
         let mut taken = self.taken();
         taken.jobs.get_or_insert((now, now));
-        let last = taken.last_began.replace(now).unwrap_or(now);
-        taken.paused(now - last);
+        let last = taken.last_began.replace((now, SystemTime::now()));
+        taken.paused(last.map_or(Duration::ZERO, |(last, _)| now - last));
         taken.first_jobs.entry(epoch).or_insert_with(SystemTime::now);
     }
 
@@ -197,6 +197,12 @@ impl Figures {
     pub fn first_job_after(&self, epoch: Option<Epoch>) -> Option<f64> {
         let taken = self.taken();
         let (_, at) = taken.first_jobs.iter().find(|(newer, _)| Some(**newer) > epoch)?;
+        at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
+    }
+
+    /// When the newest job began, in seconds since 1970.
+    pub fn last_job(&self) -> Option<f64> {
+        let (_, at) = self.taken().last_began?;
         at.duration_since(UNIX_EPOCH).ok().map(|since| since.as_secs_f64())
     }
 

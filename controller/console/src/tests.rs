@@ -13,7 +13,7 @@ use axum::middleware::Next;
 use futures_util::future::join_all;
 use http_body_util::BodyExt as _;
 use muster_shared::user_token::UserToken;
-use serde_json::json;
+use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
 use super::*;
@@ -57,6 +57,19 @@ fn api() -> Router {
             json!({"error": {"class": "forbidden", "message": "needs role operator: vera has role viewer"}});
         (StatusCode::FORBIDDEN, Json(body))
     };
+    // The agent of the bridge 'slow' hangs.
+    async fn flows(
+        Path((_, bridge)): Path<(String, String)>,
+        Query(asked): Query<BTreeMap<String, String>>,
+    ) -> Json<Value> {
+        if bridge != "slow" {
+            return Json(json!([]));
+        }
+        if asked["counters"] == "true" {
+            std::future::pending::<()>().await;
+        }
+        Json(json!([{"table": 0, "priority": 77, "state": "ADDED", "selector": {}, "treatment": []}]))
+    }
     let row = || json!({"name": SCRIPT, "node": SCRIPT, "status": "IN_PROGRESS", "status_reason": SCRIPT, "waits_for": [SCRIPT]});
     Router::new()
         .route("/v1/caller", get(caller))
@@ -88,7 +101,7 @@ fn api() -> Router {
             }),
         )
         .route("/v1/devices/{node}/{bridge}", get(async || Json(json!({"device": "web-1/br0"}))))
-        .route("/v1/devices/{node}/{bridge}/flows", get(async || Json(json!([]))))
+        .route("/v1/devices/{node}/{bridge}/flows", get(flows))
 }
 
 fn bytes() -> Option<[u8; 32]> {
@@ -250,6 +263,14 @@ async fn paths_and_sizes_that_nobody_types() {
         let answer = ask(&console, path, cookie, Some(&form)).await;
         assert_eq!(answer.status(), StatusCode::PAYLOAD_TOO_LARGE, "{path}");
     }
+}
+
+#[tokio::test]
+async fn a_flow_table_is_there_without_what_its_agent_does_not_tell() {
+    let console = console();
+    let (cookie, _) = log_in(&console, "vera").await;
+    let page = text(ask(&console, "/console/devices/web-1/slow", &cookie, None).await).await;
+    assert!(page.contains("77") && page.contains("has told no counters yet"), "{page}");
 }
 
 #[tokio::test]
@@ -431,7 +452,7 @@ fn crossed_api(revision: &Arc<AtomicU32>, begun: &Arc<AtomicU32>) -> Router {
     let template =
         async move || Json(json!({"revision": at.load(Relaxed), "name": "t.yaml", "template": "a: 1"}));
     let at = Arc::clone(revision);
-    let update = async move |Json(body): Json<serde_json::Value>| {
+    let update = async move |Json(body): Json<Value>| {
         let now = if at.load(Relaxed) == 6 { at.fetch_add(1, Relaxed) + 1 } else { at.load(Relaxed) };
         if body["revision"].as_u64().is_some_and(|wanted| wanted != u64::from(now)) {
             let message = format!("stack 'web' is at revision {now}, not {}: look again", body["revision"]);

@@ -1,5 +1,7 @@
 //! A device: its flow table with counters, and a search in it.
 
+use std::time::Duration;
+
 use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
@@ -8,10 +10,16 @@ use muster_front::{escaped, path};
 use serde::Deserialize;
 use serde_json::Value;
 
+use tokio::time::timeout;
+
 use super::{ROWS, node_link};
 use crate::client::Problem;
 use crate::frame::{Page, Section, badge, cut_text, list, more, table, text};
 use crate::login::Visitor;
+
+/// A page waits so long for what an agent has to tell: counters, and entries of others. An agent that is slow, or hangs, has
+/// them later, and the page is there without them.
+const AGENT_MAX: Duration = Duration::from_millis(700);
 
 /// The text to search for, and the begin of the page.
 #[derive(Deserialize)]
@@ -37,8 +45,16 @@ async fn page(visitor: &Visitor, node: &str, bridge: &str, query: &DeviceQuery) 
     let here = path(["console", "devices", node, bridge]);
     let search = escaped(&query.search);
     // One more than is shown tells whether there is a next page.
-    let asked = format!("{at}/flows?foreign=true&limit={}&offset={}&search={search}", ROWS + 1, query.from);
-    let found: Vec<FlowView> = visitor.api.get(&asked).await?;
+    let asked = |of_agent: bool| {
+        let live = format!("counters={of_agent}&foreign={of_agent}");
+        format!("{at}/flows?{live}&limit={}&offset={}&search={search}", ROWS + 1, query.from)
+    };
+    let told = timeout(AGENT_MAX, visitor.api.get(&asked(true))).await;
+    let is_told = told.is_ok();
+    let found: Vec<FlowView> = match told {
+        Ok(found) => found?,
+        Err(_) => visitor.api.get(&asked(false)).await?,
+    };
     let next = query.from.saturating_add(ROWS);
     let shown = &found[..found.len().min(ROWS)];
     let content = html! {
@@ -59,7 +75,8 @@ async fn page(visitor: &Visitor, node: &str, bridge: &str, query: &DeviceQuery) 
         }
         p {
             @if !shown.is_empty() { "Entries " (query.from.saturating_add(1)) " to " (query.from.saturating_add(shown.len())) ". " }
-            "Counters are those of the moment when the page was loaded."
+            @if is_told { "Counters are those of the moment when the page was loaded." }
+            @else { "The agent has told no counters yet, nor entries of others: load the page again." }
         }
         (entries(shown))
         (more((found.len() > ROWS).then(|| format!("{here}?search={search}&from={next}"))))

@@ -265,7 +265,7 @@ async fn stacks_are_filtered_sorted_and_paged() {
     let next = page["links"][0]["href"].as_str().unwrap();
     assert!(next.ends_with(&format!("limit=2&with_count=True&marker={}", id::Id::Stack(5))), "{next}");
     assert_eq!(front.get("stacks?limit=many").await.0, StatusCode::BAD_REQUEST);
-    // What would be left out without a word is refused.
+    // A list that would lack stacks without a word is refused.
     for flag in ["show_nested", "show_deleted"] {
         let (status, body) = front.get(&format!("stacks?{flag}=True")).await;
         assert_eq!(status, StatusCode::BAD_REQUEST);

@@ -98,7 +98,7 @@ pub struct Constraints {
     pub partial_failure: bool,
     /// Keep a second path ready that shares no link with the first.
     pub protection: bool,
-    /// Of two directions each takes its own cheapest path, over whatever cables.
+    /// Each of two directions takes its own cheapest path, over whatever cables.
     #[serde(default)]
     pub asymmetric: bool,
 }
@@ -107,7 +107,7 @@ pub struct Constraints {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Threshold(f64);
 
-// It is never NaN.
+// The number is never NaN.
 impl Eq for Threshold {}
 
 impl Threshold {
@@ -122,7 +122,7 @@ impl Threshold {
 
     /// Whether an annotation is a number, and at most this.
     pub fn admits(self, annotation: &str) -> bool {
-        annotation.trim().parse().is_ok_and(|value: f64| value <= self.0)
+        annotation.trim().parse().is_ok_and(|value: f64| value.is_finite() && value <= self.0)
     }
 }
 

@@ -10,7 +10,7 @@ use crate::network::{LINK_TYPES, Network};
 /// Constraints that have a word: name, word.
 #[cfg(test)]
 pub const SAID: &[(&str, &str)] = &[
-    ("AnnotationConstraint", "annotations"),
+    ("AnnotationConstraint", ANNOTATIONS),
     ("AsymmetricPathConstraint", "asymmetric"),
     ("BandwidthConstraint", "bandwidth"),
     ("LatencyConstraint", "latency"),
@@ -18,6 +18,9 @@ pub const SAID: &[(&str, &str)] = &[
     ("ObstacleConstraint", "obstacles"),
     ("WaypointConstraint", "waypoints"),
 ];
+
+/// The word of an intent file for bounds on annotations.
+pub const ANNOTATIONS: &str = "annotations";
 
 /// Every intent of Muster keeps to it: it moves without a loss.
 pub const ALWAYS: &str = "NonDisruptiveConstraint";
@@ -53,7 +56,7 @@ pub fn decoded(part: &Part<'_>, network: &Network) -> Read<Option<Value>> {
             part.only(&["type", "key", "threshold"])?;
             let most = part.need("threshold")?;
             let number = most.value().as_f64().ok_or_else(|| most.wrong("want a number"))?;
-            json!({"annotations": {part.need("key")?.text()?: number}})
+            json!({ANNOTATIONS: {part.need("key")?.text()?: number}})
         }
         "AsymmetricPathConstraint" => {
             part.only(&["type"])?;
@@ -125,7 +128,7 @@ pub fn encoded(constraint: &Value, network: &Network) -> Vec<Value> {
     };
     let devices = || -> Value { value.as_array().into_iter().flatten().map(id).collect() };
     let one = match word.as_str() {
-        "annotations" => {
+        ANNOTATIONS => {
             let bounds = value.as_object().into_iter().flatten();
             return bounds
                 .map(|(key, most)| json!({"type": "AnnotationConstraint", "key": key, "threshold": most}))

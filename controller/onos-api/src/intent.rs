@@ -7,7 +7,7 @@ use muster_api::intent::{IntentRow, IntentView};
 use serde_json::{Value, json};
 
 use crate::application::{self, Application, of_key};
-use crate::constraint;
+use crate::constraint::{self, ANNOTATIONS};
 use crate::criterion::{criteria, plain, selector};
 use crate::document::{Part, Read, shown};
 use crate::instruction::{instructions, is_output, treatment};
@@ -69,7 +69,7 @@ pub fn decoded(part: &Part<'_>, network: &Network) -> Read<Asked> {
     let (treatment, steps) = treatment(actions, &Bridge::default())?;
     let mut constraints = Vec::new();
     for constraint in part.get("constraints")?.map(|list| list.items()).transpose()?.unwrap_or_default() {
-        constraints.extend(constraint::decoded(&constraint, network)?);
+        add(&mut constraints, constraint::decoded(&constraint, network)?);
     }
     if let Some(group) = part.get("resourceGroup")? {
         constraints.push(json!({"resource_group": plain(group.value())}));
@@ -241,4 +241,22 @@ pub fn place(path: &str, asked: &Asked) -> Option<String> {
         (other, _) => other,
     };
     Some(format!("{onos}{rest}"))
+}
+
+/// Adds a constraint. ONOS has one for each annotation that is bounded, an intent file one for all of them; of two bounds
+/// for one annotation the smaller one holds.
+fn add(constraints: &mut Vec<Value>, one: Option<Value>) {
+    let Some(one) = one else { return };
+    let has_bounds = |constraint: &Value| constraint.get(ANNOTATIONS).is_some();
+    match constraints.iter().position(has_bounds).filter(|_| has_bounds(&one)) {
+        None => constraints.push(one),
+        Some(known) => {
+            for (name, most) in one[ANNOTATIONS].as_object().into_iter().flatten() {
+                let known = &mut constraints[known][ANNOTATIONS][name];
+                if known.as_f64().is_none_or(|known| most.as_f64() < Some(known)) {
+                    *known = most.clone();
+                }
+            }
+        }
+    }
 }

@@ -59,7 +59,13 @@ fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result
             let files = &current.files;
             muster_template::parse_in(&current.name, &current.template, files, template_max, &|_| true)
         })
-        .transpose()?;
+        .transpose()
+        .map_err(|errors| ApiError {
+            message: "the stack's own template cannot be read, so what it hides is not known: give all values, without \
+                      'existing'"
+                .into(),
+            ..ApiError::from(errors)
+        })?;
     let (name, template) = match template {
         Some(TemplateFile { name, text, files: own }) => {
             files.extend(own);
@@ -77,8 +83,8 @@ fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result
     }
     if let Some(before) = before {
         let parsed = muster_template::parse_in(&name, &template, &files, template_max, &|_| true)?;
-        let (kept_environments, given_environments) = environments.split_at(kept_environments);
-        Values { kept: &parameters, kept_environments, given: &values, given_environments }
+        let given_environments = &environments[kept_environments..];
+        Values { kept: &parameters, given: &values, environments: &environments, given_environments }
             .stay_hidden(&before, &parsed)?;
         parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
     }

@@ -41,8 +41,7 @@ impl Controllers {
         Self { has_broker: true, ..Self::none(Self::LEASE) }.with_all(urls)
     }
 
-    /// With a lease of so many seconds; agents come to the first one on this way.
-    /// A node has so many jobs at a time.
+    /// With a lease of so many seconds, and so many jobs at a time for a node; agents come to the first one on this way.
     pub fn behind(way: &PortWay, urls: &[String], lease: u64, in_flight: usize) -> Self {
         let in_flight = Some(in_flight.to_string());
         let all = Self { first_port: Some(way.port), in_flight, ..Self::none(lease) }.with_all(urls);

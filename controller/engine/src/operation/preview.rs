@@ -386,7 +386,7 @@ impl Preview<'_> {
                 None if hides => Value::from(MASK),
                 None => self.stack.masked(self.tree, property.old.take()),
             };
-            // What was hidden stays so, whatever the new template says.
+            // A value that the stack hides stays hidden, whatever the new template says.
             let new = match old {
                 Some(old) => old.masked(property.new.take()),
                 None => property.new.take(),

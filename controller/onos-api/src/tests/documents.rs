@@ -427,6 +427,12 @@ fn intents_of_onoss_four_types_become_ours() {
             "org.onosproject.ovsdb/named"
         );
     }
+    // What was read can be sent again: ONOS has a constraint for each annotation.
+    let bound = |key: &str, most: f64| json!({"type": "AnnotationConstraint", "key": key, "threshold": most});
+    let document = json!({"type": "PointToPointIntent", "appId": "a", "ingressPoint": one, "egressPoint": two,
+        "constraints": [bound("metric", 5.0), {"type": "NonDisruptiveConstraint"}, bound("hops", 2.0), bound("metric", 9.0)]});
+    let asked = intent::decoded(&Part::whole(&document), &network).unwrap();
+    assert_eq!(asked.intent["constraints"], json!([{"annotations": {"hops": 2.0, "metric": 5.0}}]));
     let refused = |document: Value, says: &str| {
         let error = intent::decoded(&Part::whole(&document), &network).unwrap_err().to_string();
         assert!(error.starts_with(says), "{error}");

@@ -90,7 +90,7 @@ resources:
                     (status, answer["error"]["message"].as_str().unwrap()),
                     (
                         400,
-                        "the parameter 'secret' was hidden, and is not hidden in this template: its value is not kept so. Write 'hidden: true' there, or give the value again"
+                        "the parameter 'secret' was hidden, and is not hidden in this template: its value is not kept so. Write 'hidden: true' there, or give the value again (-P)"
                     )
                 );
             }
@@ -103,15 +103,22 @@ resources:
             !answer.to_string().contains("secret:") && !answer.to_string().contains("s3cret"),
             "{answer}"
         );
-        // It is another template's, too, as long as it is hidden there, and anybody's who gives it.
+        // An environment that is given does not replace a kept '-P', which goes over it, nor what it is merged with.
+        let merged = "parameter_merge_strategies: {secret: merge}\nparameter_defaults: {secret: x}";
+        let merged = json!([{"name": "f", "text": merged}]);
+        for (environments, is_replaced) in [
+            (json!([{"name": "f", "text": "parameter_defaults: {secret: new}"}]), stack == "file"),
+            (merged, false),
+        ] {
+            let body = json!({"template": template(&shown), "existing": true, "environments": environments});
+            let (status, answer) = world.ask(&preview, &body).await;
+            assert_eq!(status, if is_replaced { 200 } else { 400 }, "{stack} {body}: {answer}");
+        }
+        // The value goes to another template that hides it, and a new one to any.
         let other = hidden.replace("  a:", "  b:");
         for (body, status) in [
             (json!({"template": template(&other), "existing": true}), 200),
             (json!({"template": template(&shown), "existing": true, "parameters": {"secret": "new"}}), 200),
-            (
-                json!({"template": template(&shown), "existing": true, "environments": environment("new")}),
-                200,
-            ),
         ] {
             let (found, answer) = world.ask(&preview, &body).await;
             assert_eq!(found, status, "{answer}");

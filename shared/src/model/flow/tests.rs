@@ -24,6 +24,11 @@ fn golden_bytes_and_ids() {
             "0000640201178010000121808080500180feffff0f01000000000270320000",
             "4d550b208f12dbfa",
         ),
+        (
+            json!({"priority": 1, "selector": {}, "treatment": [{"output": "CONTROLLER"}]}),
+            "00000100010000050000",
+            "4d555384ef4a471e",
+        ),
         (json!({"group": 5, "type": "all", "buckets": []}), "01050000", "4d55968ea4d26375"),
         (json!({"meter": 5, "bands": [{"rate": 300}]}), "02050001ac020000", "4d5566423d8bbac3"),
     ];

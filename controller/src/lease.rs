@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A standby asks for a hand-over where at least as many agents keep coming to it as the active controller has: these
-//! do not reach that one.
+//! do not reach that one. An active controller that has lost its brokers hands over to a standby by itself.
 //!
 //! The lease is a row in the database (`store/lease.rs`). Taking it draws a new epoch; each transaction of the active
 //! controller compares its own with the row's. Nobody compares clocks: the holder counts from before it asked for a
@@ -18,12 +18,13 @@
 //!
 //! A site in SQLite has one controller, which holds the lease for good.
 //!
-//! Absent: the times (`machine.rs`), and which of several sites a controller asks for (`share.rs`).
+//! Absent: the times (`machine.rs`, `unreached_broker.rs`), and which of several sites a controller asks for (`share.rs`).
 
 mod agents_at_standby;
 mod keeper;
 mod machine;
 mod share;
+mod unreached_broker;
 
 use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -40,6 +41,7 @@ pub use agents_at_standby::Knocks;
 pub use keeper::{Ended, Keeper, Taken};
 pub use machine::{Holder, Standby, Terms, Verdict};
 pub use share::Share;
+pub use unreached_broker::UnreachedBroker;
 
 /// Between two looks whether this process still holds the lease. What is sent looks by itself.
 pub(crate) const TENURE_LOOK: Duration = Duration::from_millis(200);
@@ -310,7 +312,7 @@ pub fn instance(lock: &std::fs::File) -> std::io::Result<String> {
 }
 
 /// The time since the machine's boot: it goes on while a process is stopped or the machine sleeps.
-pub(crate) fn since_boot() -> MonoTime {
+pub fn since_boot() -> MonoTime {
     let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock");
     MonoTime(Duration::from(time))
 }

@@ -5,6 +5,7 @@
 //! Absent: when the lease is taken or lost (`lease/machine.rs`).
 
 mod active;
+mod hand_on;
 mod hand_over;
 mod links;
 mod process;
@@ -13,7 +14,7 @@ mod standby;
 use std::fs::File;
 use std::panic::resume_unwind;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use muster_controller::api::Socket;
 use muster_controller::config::{LogFormat, Settings};
 use muster_controller::data_dir;
 use muster_controller::journal::Journal;
-use muster_controller::lease::{self, Ended, Share, Tenure};
+use muster_controller::lease::{self, Ended, Share, Tenure, UnreachedBroker};
 use muster_controller::link::Common;
 use muster_controller::link::intake;
 use muster_controller::store::Location;
@@ -44,6 +45,7 @@ struct SiteRun<'p> {
     settings: Settings,
     /// The instance in the site's data directory, which is locked.
     instance: String,
+    broker: Mutex<UnreachedBroker>,
 }
 
 /// The reason why a site was served no longer, without an error.
@@ -73,7 +75,7 @@ pub fn run(settings: &Settings, config_file: Option<PathBuf>) -> anyhow::Result<
     let locks = locks.collect::<anyhow::Result<Vec<File>>>()?;
     let runs = sites.into_iter().zip(&locks).map(|(settings, lock)| {
         let instance = lease::instance(lock).context("this machine's boot cannot be told from others")?;
-        Ok(SiteRun { process: &process, settings, instance })
+        Ok(SiteRun { process: &process, settings, instance, broker: Mutex::default() })
     });
     let runs = runs.collect::<anyhow::Result<Vec<SiteRun<'_>>>>()?;
     let ran = thread::scope(|scope| {

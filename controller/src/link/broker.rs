@@ -43,7 +43,7 @@ use super::{Common, LinkHandle};
 use crate::pki::{Pki, PkiError};
 
 /// The broker is asked whether it is there this often, and has half of that again to answer.
-const KEEP_ALIVE: Duration = Duration::from_secs(30);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
 /// Publishes on their way to the broker, which may take fewer at a time (Mosquitto: `max_inflight_messages`).
 const INFLIGHT_MAX: u16 = 1024;
 /// Publishes that wait for that, 256 KiB each at most. What waits for one node is in its own queue.

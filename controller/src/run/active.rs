@@ -22,6 +22,7 @@ use rustls::server::ResolvesServerCert;
 use tokio::sync::oneshot;
 
 use super::SiteRun;
+use super::hand_on;
 use super::links::{self, StartedLink};
 
 /// A controller that may speak for the site.
@@ -80,6 +81,8 @@ impl Active<'_> {
             self.spawn_driver(store, link.handle.clone(), (inbox, from_link), &telemetry)?;
         self.common.open();
         let history = History::default();
+        let heir_found =
+            hand_on::heir(&self.site.broker, link.health.clone(), &self.common.tenure, settings.lease());
         let config = api::ApiConfig {
             site: settings.site.clone(),
             share: process.share.clone(),
@@ -125,6 +128,7 @@ impl Active<'_> {
             () = endpoint.ended() => Some("agents' link"),
             () = history.follow(&handle, &endpoint) => Some("history"),
             () = endpoint.follow_tenure() => Some("watch over the lease"),
+            to = heir_found => { heir = Some(to); None }
             ended = lease_ended => match ended {
                 Ended::HandOver { heir: to } => { heir = Some(to); None }
                 Ended::Lost => anyhow::bail!(

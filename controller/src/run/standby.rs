@@ -42,7 +42,7 @@ pub async fn stand_by(
     common: &Common,
     feed: &Feed,
 ) -> anyhow::Result<Option<Lease>> {
-    let SiteRun { process, settings, instance } = run;
+    let SiteRun { process, settings, instance, .. } = run;
     let terms = settings.lease();
     let is_direct = settings.link.way()? == Way::Direct;
     let own = || settings.addresses(settings.controller.listen.port());

@@ -25,6 +25,8 @@ pub struct Controllers {
     has_broker: bool,
     /// The section for the link, of each.
     link: String,
+    /// The port at which the second one reaches the broker, if that is not the broker's own.
+    broker_port_of_second: Option<u16>,
 }
 
 impl Controllers {
@@ -39,6 +41,14 @@ impl Controllers {
     /// The same with Mosquitto between the controllers and the agents.
     pub fn over_mosquitto(urls: &[String]) -> Self {
         Self { has_broker: true, ..Self::none(Self::LEASE) }.with_all(urls)
+    }
+
+    /// The same, where the second one reaches the broker on this way.
+    pub fn over_mosquitto_by(way: &PortWay, urls: &[String]) -> Self {
+        let all = Self { has_broker: true, broker_port_of_second: Some(way.port), ..Self::none(Self::LEASE) };
+        let all = all.with_all(urls);
+        way.leads_to(all.all[0].broker.as_ref().expect("the first one has it").address());
+        all
     }
 
     /// With a lease of so many seconds, and so many jobs at a time for a node; agents come to the first one on this way.
@@ -58,6 +68,7 @@ impl Controllers {
             in_flight: None,
             has_broker: false,
             link: String::new(),
+            broker_port_of_second: None,
         }
     }
 
@@ -93,6 +104,11 @@ impl Controllers {
         if let Some(plan) = &broker {
             self.link = plan.settings();
         }
+        let mut link = self.link.clone();
+        if let ([first], Some(port)) = (&self.all[..], self.broker_port_of_second) {
+            let broker = first.broker.as_ref().expect("the first one has it");
+            link = link.replace(broker.address(), &format!("127.0.0.1:{port}"));
+        }
         let (name, lease) = (format!("c{}", self.all.len() + 1), self.lease.to_string());
         let mut variables = vec![
             ("MUSTER_STORE__URL", OsStr::new(url)),
@@ -104,7 +120,7 @@ impl Controllers {
             self.in_flight.iter().map(|jobs| ("MUSTER_LIMITS__IN_FLIGHT_PER_NODE", OsStr::new(jobs))),
         );
         variables.extend(seen_at.iter().map(|at| ("MUSTER_CONTROLLER__ADDRESSES", OsStr::new(at))));
-        let site = Site::configured(dir, data, None, None, &variables, &format!("{sites}{}", self.link));
+        let site = Site::configured(dir, data, None, None, &variables, &format!("{sites}{link}"));
         self.all.push(site);
         if let Some(plan) = broker {
             let first = &mut self.all[0];

@@ -117,6 +117,11 @@ impl Plan {
 }
 
 impl Mosquitto {
+    /// The address for nodes.
+    pub fn address(&self) -> &str {
+        &self.addresses[0]
+    }
+
     /// Changes its configuration, and starts it again.
     pub fn change(&mut self, from: &str, to: &str) {
         self.edit("muster.conf", from, to);

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use muster_testbed::{Postgres, Running, Way, command, eventually};
+use muster_testbed::{PortWay, Postgres, Running, Way, command, eventually};
 use muster_tests::site::{Agent, Controllers, Site, template_of_a_file};
 
 /// A server with the site's database; its controllers; an agent, with the file that the stack `web` makes on it.
@@ -238,4 +238,34 @@ fn a_controller_without_the_lease_leaves_the_broker() {
     bed.controllers.all[0].until_node("web-1", "online");
     bed.apply(0, "update", "five");
     assert_eq!(came(&bed), 3);
+}
+
+/// The first controller and the agent reach the broker; the second one, which is active, does so no more.
+#[test]
+fn a_controller_that_loses_its_broker_gives_the_site_to_a_standby() {
+    let server = Postgres::start();
+    server.create("site");
+    let (way, url) = (PortWay::start(), server.url("site"));
+    let bed = Bed::with(server, Controllers::over_mosquitto_by(&way, &[url.clone(), url]));
+    let [first, second] = &bed.controllers.all[..] else { panic!("there are two") };
+    let to_the_second = || {
+        first.until_controller("c2", "standby");
+        first.controller(&bed.url(), &["hand-over", "--to", "c2"]).expect(0);
+        second.until_role("active");
+        second.until_node("web-1", "online");
+    };
+    to_the_second();
+    bed.apply(1, "update", "two");
+    second.until_controller("c1", "standby");
+
+    way.cut();
+    first.until_role("active");
+    first.until_node("web-1", "online");
+    bed.apply(0, "update", "three");
+    log_has(second, "no broker can be reached from here: the site goes to a standby");
+    second.until_role("standby");
+
+    way.mend();
+    to_the_second();
+    bed.apply(1, "update", "four");
 }

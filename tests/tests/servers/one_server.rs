@@ -139,6 +139,7 @@ pub fn join(server: &SystemdServer) {
     server.exec(&["sh", "-c", &format!("cat >/run/web.yaml <<'END'\n{TEMPLATE}END\n")]).expect(0);
     server.sh("muster stack create web -t /run/web.yaml --wait");
     converged(server);
+    server.sh("muster doctor | grep 'muster-controller.service is active and enabled'");
     own_user(server);
     let units = "muster-agent muster-controller";
     assert_eq!(
@@ -155,7 +156,8 @@ fn own_user(server: &SystemdServer) {
     let of_others = "[ -z \"$(find /var/lib/muster ! -user muster -o ! -group muster)\" ]";
     server.sh(&format!("[ \"$(ps -o user= -C muster-controll)\" = muster ]; {of_others}"));
     server.sh(&format!(
-        "systemctl stop muster-controller; muster-controller rekey; {of_others}; systemctl start muster-controller"
+        "systemctl stop muster-controller; muster doctor | grep 'muster-controller.service is not active'; \
+         muster-controller rekey; {of_others}; systemctl start muster-controller"
     ));
     converged(server);
 }

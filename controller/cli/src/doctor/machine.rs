@@ -1,5 +1,5 @@
-//! The machine of the controller, where the command runs there: data directory, clock, ports and addresses, the API's
-//! certificate, firewall.
+//! The machine of the controller, where the command runs there: data directory, unit, clock, ports and addresses, the
+//! API's certificate, firewall.
 //!
 //! Things that cannot be looked at, as by an operator who is not root, are left out. Nothing is changed.
 
@@ -10,9 +10,10 @@ mod directory;
 mod firewall;
 mod listener;
 pub mod program;
+mod service;
 mod settings;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use muster_api::site::{AgentCounts, Role, StatusView};
 use muster_shared::finding::Finding;
@@ -52,6 +53,10 @@ pub async fn check(given: Option<PathBuf>, url: &str, seen: Option<Seen>) -> Vec
     };
     let directory = settings.controller.data_dir.clone();
     let mut findings = spawn_blocking(move || directory::check(&directory)).await.unwrap_or_default();
+    // The unit has the default settings.
+    if file == Path::new(DEFAULT_FILE) {
+        findings.extend(service::check(seen.is_some()).await);
+    }
     findings.extend(clock::check().await);
     if settings.is_direct() {
         let listen = settings.controller.listen;

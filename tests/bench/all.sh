@@ -33,14 +33,6 @@ bench_machine() {
     "$(nproc)" "$(($(field /proc/meminfo MemTotal) * 1024))" "${release_of_kernel%%-*}" "$(fsync_s)"
 }
 
-# A controller and one agent on loopback, as they are shipped.
-start() {
-  [ -z "$controller_pid" ] || return 0
-  controller "127.0.0.1:$((20000 + RANDOM % 10000))"
-  controller_answers
-  agent_joins bench-1
-}
-
 bench_scale() {
   local shape resources
   for resources in 1000 100000 1000000; do
@@ -51,9 +43,9 @@ bench_scale() {
   done
 }
 
-# The same in PostgreSQL, and once more in SQLite beside it; then with agents.
+# The same in PostgreSQL, and once more in SQLite beside it; then with agents; then one job at a time.
 bench_postgres() {
-  local resources
+  local resources commit in_sqlite in_postgres
   postgres_starts
   for resources in 1000 100000; do
     createdb "bench$resources"
@@ -64,6 +56,15 @@ bench_postgres() {
   mkdir "$dir/in-postgres" "$dir/in-sqlite"
   MUSTER_STORE__URL=$postgres_url/fleet tests/bench/fleet.sh "$release" "$dir/in-postgres" 1000
   tests/bench/fleet.sh "$release" "$dir/in-sqlite" 1000
+
+  createdb one
+  mkdir "$dir/one-in-postgres" "$dir/one-in-sqlite"
+  in_sqlite=$(tests/bench/one_file.sh "$release" "$agent" "$dir/one-in-sqlite")
+  in_postgres=$(MUSTER_STORE__URL=$postgres_url/one tests/bench/one_file.sh "$release" "$agent" "$dir/one-in-postgres")
+  commit=$(postgres_commit_ms one)
+  printf '%s\n' "$in_sqlite" "$in_postgres"
+  printf '{"bench":"one_file_update","what":"postgres - sqlite","commit_ms":%s,"commits":%s}\n' "$commit" \
+    "$(calculate "($(median_ms "$in_postgres") - $(median_ms "$in_sqlite")) / $commit" 2)"
 }
 
 # Reading and checking large templates; opening and laying out large groups.
@@ -75,7 +76,7 @@ bench_templates() {
 
 bench_agent() {
   local before after idle=60
-  start
+  one_server_starts
   # What it does once after it has joined is over by then.
   sleep 30
   before=$(switches "$agent_pid")
@@ -87,29 +88,10 @@ bench_agent() {
     "$(field "/proc/$agent_pid/status" Threads)" "$idle" "$(calculate "($after - $before) * 10 / $idle")"
 }
 
-# From starting `muster stack update --wait` to its exit, on one idle node with one file.
+# On one idle node.
 bench_update() {
-  local runs=101 run began ended
-  start
-  cat >"$dir/one.yaml" <<-END
-	heat_template_version: 2018-08-31
-	parameters:
-	  word: {type: string}
-	resources:
-	  file:
-	    type: Muster::File
-	    properties: {node: bench-1, path: $dir/file, content: {get_param: word}}
-	END
-  muster stack create one -t "$dir/one.yaml" -P word=0 --wait &>"$dir/muster.log"
-  for run in $(seq "$runs"); do
-    began=${EPOCHREALTIME/./}
-    muster stack update one --existing -P "word=$run" --wait &>"$dir/muster.log"
-    ended=${EPOCHREALTIME/./}
-    [ "$(<"$dir/file")" = "$run" ] || { echo "bench: the file does not say $run" >&2; exit 1; }
-    echo $((ended - began))
-  done >"$dir/times"
-  echo "{\"bench\":\"one_file_update\",$(times <"$dir/times")}"
-  muster stack delete one --wait &>"$dir/muster.log"
+  one_server_starts
+  one_file_updates
 }
 
 bench_watch() { beside watch "$release" "$agent" "$dir/watch"; }

@@ -90,6 +90,37 @@ agent_joins() {
 }
 is_online() { muster node list | grep -q "$1 *online"; }
 
+# A controller and the agent $agent on loopback, as they are shipped.
+one_server_starts() {
+  [ -z "$controller_pid" ] || return 0
+  controller "127.0.0.1:$((20000 + RANDOM % 10000))"
+  controller_answers
+  agent_joins bench-1
+}
+# A file of that server, updated again and again: from starting `muster stack update --wait` to its exit.
+one_file_updates() {
+  local runs=101 run began ended store=${MUSTER_STORE__URL:-sqlite}
+  cat >"$dir/one.yaml" <<-END
+	heat_template_version: 2018-08-31
+	parameters:
+	  word: {type: string}
+	resources:
+	  file:
+	    type: Muster::File
+	    properties: {node: bench-1, path: $dir/file, content: {get_param: word}}
+	END
+  muster stack create one -t "$dir/one.yaml" -P word=0 --wait &>"$dir/muster.log"
+  for run in $(seq "$runs"); do
+    began=${EPOCHREALTIME/./}
+    muster stack update one --existing -P "word=$run" --wait &>"$dir/muster.log"
+    ended=${EPOCHREALTIME/./}
+    [ "$(<"$dir/file")" = "$run" ] || fail "the file does not say $run"
+    echo $((ended - began))
+  done >"$dir/times"
+  echo "{\"bench\":\"one_file_update\",\"store\":\"${store%%:*}\",$(times <"$dir/times")}"
+  muster stack delete one --wait &>"$dir/muster.log"
+}
+
 # An Open vSwitch in user space.
 switch_starts() {
   export OVS_RUNDIR=$dir/ovs OVS_DBDIR=$dir/ovs OVS_LOGDIR=$dir/ovs OVS_SYSCONFDIR=$dir/ovs
@@ -118,6 +149,14 @@ postgres_starts() {
   postgres_url=postgres://muster@${postgres_place//\//%2F}
 }
 createdb() { "$postgres_programs/createdb" -h "$postgres_place" -U muster "$1"; }
+# postgres_commit_ms DATABASE: a commit that changes one row, on average.
+postgres_commit_ms() {
+  local there=(-h "$postgres_place" -U muster)
+  "$postgres_programs/psql" "${there[@]}" -q -d "$1" -c 'CREATE TABLE bench (number INT); INSERT INTO bench VALUES (0)'
+  echo 'UPDATE bench SET number = number + 1;' >"$dir/commit.sql"
+  "$postgres_programs/pgbench" "${there[@]}" -n -t 300 -f "$dir/commit.sql" "$1" 2>"$dir/pgbench.log" |
+    sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
+}
 
 # field FILE NAME: of a file in /proc, such as VmRSS.
 field() { awk -v name="$2:" '$1 == name { print $2 }' "$1"; }
@@ -160,6 +199,8 @@ times() {
     printf "\"runs\":%d,\"min_ms\":%.2f,\"median_ms\":%.2f,\"p95_ms\":%.2f,\"max_ms\":%.2f,\"fsync_s\":%s",
       NR, t[1], t[int((NR + 1) / 2)], t[int(NR * 0.95)], t[NR], fsync }'
 }
+# median_ms LINE: of a measurement.
+median_ms() { [[ $1 =~ \"median_ms\":([0-9.]+) ]] && echo "${BASH_REMATCH[1]}"; }
 # open_files AGENTS: a connection is a file, for the controller as for the fleet.
 open_files() {
   local wanted=$(($1 + 200)) allowed

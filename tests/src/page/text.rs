@@ -26,7 +26,7 @@ does that with all parts.
 - A ratio is of two figures of one run. Trust it before a figure that stands alone: other work on the machine slows both.
 - `muster-sim fleet` has thousands of agents in few processes, with their real machines and their real connections over
   TLS. Disk and server of such an agent are in memory. Its handshakes cost as much as the controller's, on the same
-  processors.
+  processors. A controller has no door for plain TCP, so there is no figure without them.
 - A file descriptor is needed for each connection, so the system's limit (`ulimit -Hn`) bounds the number of agents.
 - A bound is what we hold ourselves to. A figure that misses it is marked, and nothing fails by it.
 ";

@@ -12,7 +12,7 @@ use time::format_description::well_known::Rfc3339;
 use super::database::{int, rfc3339};
 use super::read::Reader;
 use super::sql::{Db, values};
-use super::{Bounds, StoreError, meta};
+use super::{Bounds, StoreError};
 
 /// The most old rows that a new one removes: the table shrinks while it is used, and no commit is long.
 const REMOVED_AT_ONCE: i64 = 10;
@@ -41,24 +41,27 @@ pub(super) fn put(db: &Db, record: &AuditRecord, now: &str, bounds: &Bounds) -> 
         "INSERT INTO audit SELECT coalesce(max(number), 0) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM audit",
     )?
     .execute(values![now, actor, from, &**action, target, what, result])?;
-    // The newest row stays: its number is where the next one goes on. Rows go in their order.
-    let cut: Option<i64> = db.only(
-        "SELECT coalesce(
-             min(CASE WHEN at < ?1 OR number <= (SELECT max(number) FROM audit) - ?3 THEN NULL ELSE number END),
-             max(number) + 1)
-         FROM (SELECT number, at FROM audit WHERE number < (SELECT max(number) FROM audit)
-               ORDER BY number LIMIT ?2) AS oldest",
+    // Nothing is read: a commit would wait for each answer. The newest row stays, for its number is where the next one
+    // goes on. Rows go in their order.
+    db.execute(
+        "INSERT INTO meta SELECT ?4, CAST(cut AS TEXT)
+         FROM (SELECT min(number) AS oldest, coalesce(
+                 min(CASE WHEN at < ?1 OR number <= (SELECT max(number) FROM audit) - ?3 THEN NULL ELSE number END),
+                 max(number) + 1) AS cut
+             FROM (SELECT number, at FROM audit WHERE number < (SELECT max(number) FROM audit)
+                   ORDER BY number LIMIT ?2) AS oldest_rows) AS found
+         WHERE cut > oldest
+         ON CONFLICT (key) DO UPDATE SET value = excluded.value
+             WHERE CAST(meta.value AS BIGINT) < CAST(excluded.value AS BIGINT)",
         values![
             kept_from(now, bounds.audit_days).unwrap_or_default(),
             REMOVED_AT_ONCE,
-            int(bounds.audit_rows)
+            int(bounds.audit_rows),
+            KEPT_FROM
         ],
-        |row| row.get(0),
     )?;
-    let oldest: Option<i64> = db.only("SELECT min(number) FROM audit", values![], |row| row.get(0))?;
-    let Some(cut) = cut.filter(|cut| oldest.is_some_and(|oldest| oldest < *cut)) else { return Ok(()) };
-    meta::raise(db, KEPT_FROM, cut)?;
-    db.execute("DELETE FROM audit WHERE number < ?1", values![cut])
+    let kept = "SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1";
+    db.execute(&format!("DELETE FROM audit WHERE number < ({kept})"), values![KEPT_FROM])
 }
 
 /// The time of the oldest row that stays. `None`: all stay.
@@ -110,8 +113,8 @@ mod tests {
     use muster_engine::record::Change;
 
     use super::*;
-    use crate::store::Store as _;
     use crate::store::testing::each;
+    use crate::store::{Store as _, meta};
 
     fn record(actor: &str, target: &str) -> AuditRecord {
         AuditRecord {

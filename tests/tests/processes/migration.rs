@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use muster_testbed::{Namespace, Ran, Running, eventually, port};
-use muster_tests::site::{Site, binary};
+use muster_tests::site::{Agent, Site, binary};
 
 use crate::flows::FlowServer;
 
@@ -168,14 +168,45 @@ fn a_stack_of_heat_moves_and_its_server_is_not_touched() {
     assert_eq!(site.json(&["stack", "show", "web"])["status"], "COMPLETE");
 }
 
+/// The file is one that Heat wrote.
+#[test]
+fn an_exported_stack_is_read_without_heat() {
+    let site = Site::start();
+    let desk = Desk::new(&site, &[]);
+    let exported = Path::new(env!("CARGO_MANIFEST_DIR")).join("heat-import/export.json");
+    fs::copy(exported, desk.folder.join("web.json")).unwrap();
+    let said = desk.follow(&page("from-heat.md"), "file", None, &[]);
+    assert!(said.contains("web/hidden.yaml\n") && !said.contains("geheim"), "{said}");
+}
+
 #[test]
 fn a_playbook_becomes_a_template() {
     let site = Site::start();
     let agent = site.join(SERVER);
     let desk = Desk::new(&site, &files_at(agent.file("").as_path()));
-    desk.follow(&page("from-ansible.md"), "", None, &[]);
+    let page = page("from-ansible.md");
+    desk.follow(&page, "", None, &[]);
     assert_eq!(agent.content("motd").unwrap(), format!("hi from {SERVER}\n"));
     assert_eq!(agent.content("web.issue").unwrap(), "hi\n");
+    // As the playbook leaves them.
+    adopts(&desk, &page, &agent, [("motd", &format!("hello from {SERVER}\n")), ("web.issue", "hello\n")]);
+}
+
+/// Follows the page where another program has made these files: they stay as they are.
+fn adopts(desk: &Desk<'_>, page: &Page, agent: &Agent, files: [(&str, &str); 2]) {
+    desk.site.ok(&["stack", "delete", "web", "--wait"]);
+    let made = files.map(|(name, content)| {
+        assert_eq!(agent.content(name), None);
+        fs::write(agent.file(name), content).unwrap();
+        fs::metadata(agent.file(name)).unwrap()
+    });
+    desk.follow(page, "adopt", None, &[]);
+    for ((name, content), made) in files.into_iter().zip(made) {
+        assert_eq!(agent.content(name).as_deref(), Some(content));
+        let now = fs::metadata(agent.file(name)).unwrap();
+        assert_eq!((now.ino(), now.ctime_nsec()), (made.ino(), made.ctime_nsec()), "{name} was touched");
+    }
+    assert_eq!(desk.site.json(&["stack", "show", "web"])["status"], "COMPLETE");
 }
 
 #[test]
@@ -183,11 +214,13 @@ fn a_state_of_salt_becomes_a_template() {
     let site = Site::start();
     let agent = site.join(SERVER);
     let desk = Desk::new(&site, &files_at(agent.file("").as_path()));
-    desk.follow(&page("from-salt.md"), "", None, &[]);
+    let page = page("from-salt.md");
+    desk.follow(&page, "", None, &[]);
     assert_eq!(
         (agent.content("motd").unwrap(), agent.content("web.issue").unwrap()),
         ("hi\n".to_owned(), "hi\n".to_owned())
     );
+    adopts(&desk, &page, &agent, [("motd", "hello\n"), ("web.issue", "hello\n")]);
 }
 
 #[test]

@@ -89,14 +89,13 @@ fn a_site_works_through_a_restart_of_its_database() {
     assert!(events.contains("motd"), "{events}");
 }
 
-/// Role, database and settings are the page's, with TLS and the role's password.
-#[test]
-fn a_database_made_as_the_page_says_carries_a_site() {
-    let folder = tempfile::TempDir::new().unwrap();
-    certificates(folder.path(), &["localhost"]);
+/// A server whose role, database and settings are the page's, with TLS and the role's password. The role is no superuser.
+/// Returns the settings, too.
+fn as_the_page_says(folder: &Path) -> (Postgres, String) {
+    certificates(folder, &["localhost"]);
     let server = Postgres::on_loopback("ssl = on", &|data: &Path| {
         for (from, to) in [("broker.crt", "server.crt"), ("broker.key", "server.key")] {
-            let text = fs::read_to_string(folder.path().join(from)).unwrap();
+            let text = fs::read_to_string(folder.join(from)).unwrap();
             Postgres::write_private(&data.join(to), &text);
         }
         let rules = "local all,replication muster trust\nhostssl all all 127.0.0.1/32 scram-sha-256\n";
@@ -111,7 +110,7 @@ fn a_database_made_as_the_page_says_carries_a_site() {
         ],
     );
     server.sh(&script);
-    let ca = folder.path().join("broker-ca.crt").display().to_string();
+    let ca = folder.join("broker-ca.crt").display().to_string();
     let settings = placed(
         "toml",
         &[
@@ -122,6 +121,13 @@ fn a_database_made_as_the_page_says_carries_a_site() {
             ("/etc/ssl/certs/ca-certificates.crt", &ca),
         ],
     );
+    (server, settings)
+}
+
+#[test]
+fn a_database_made_as_the_page_says_carries_a_site() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (server, settings) = as_the_page_says(folder.path());
     let mut site = Site::start();
     site.kill();
     site.configure(&settings);
@@ -135,6 +141,27 @@ fn a_database_made_as_the_page_says_carries_a_site() {
     site.ok(&["stack", "create", "web", "-t", &template, "-P", "text=one", "--wait"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "one");
     assert_eq!(server.psql("owner", "SELECT name || ' ' || status FROM resources"), "motd COMPLETE");
+}
+
+/// As in a managed service, where nobody is superuser.
+#[test]
+fn the_pages_role_may_take_over_from_a_hung_controller_and_change_the_key() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let (server, settings) = as_the_page_says(folder.path());
+    assert_eq!(server.psql("owner", "SELECT rolsuper FROM pg_roles WHERE rolname = 'owner'"), "f");
+    let url =
+        settings.split('"').find(|text| text.starts_with("postgres://")).expect("the page has it").to_owned();
+    let mut controllers = Controllers::start(&[url.clone(), url.clone()]);
+    controllers.all[0].controller.signal("STOP");
+    assert_eq!(controllers.until_successor_of_silent(), 1);
+    controllers.all[0].controller.signal("CONT");
+    eventually("the first one ends", || controllers.all[0].controller.ended());
+    let second = &mut controllers.all[1];
+    second.kill();
+    let changed = second.controller(&url, &["rekey"]).expect(0);
+    assert!(changed.stdout.contains(", was "), "{}", changed.stdout);
+    second.restart();
+    second.until_role("active");
 }
 
 /// With the page's settings one of two standbys is enough, and has everything that was answered.

@@ -97,9 +97,16 @@ one_server_starts() {
   controller_answers
   agent_joins bench-1
 }
+# Commits of the controller so far, and the seconds that they took.
+commits() {
+  curl -sf --unix-socket "$dir/api.sock" http://muster/metrics | awk '
+    $1 == "muster_store_commit_duration_seconds_count" { count = $2 }
+    $1 == "muster_store_commit_duration_seconds_sum" { sum = $2 }
+    END { print count, sum }'
+}
 # A file of that server, updated again and again: from starting `muster stack update --wait` to its exit.
 one_file_updates() {
-  local runs=101 run began ended store=${MUSTER_STORE__URL:-sqlite}
+  local runs=101 run began ended store=${MUSTER_STORE__URL:-sqlite} commits_before commits_after
   cat >"$dir/one.yaml" <<-END
 	heat_template_version: 2018-08-31
 	parameters:
@@ -110,6 +117,7 @@ one_file_updates() {
 	    properties: {node: bench-1, path: $dir/file, content: {get_param: word}}
 	END
   muster stack create one -t "$dir/one.yaml" -P word=0 --wait &>"$dir/muster.log"
+  read -ra commits_before <<<"$(commits)"
   for run in $(seq "$runs"); do
     began=${EPOCHREALTIME/./}
     muster stack update one --existing -P "word=$run" --wait &>"$dir/muster.log"
@@ -117,7 +125,10 @@ one_file_updates() {
     [ "$(<"$dir/file")" = "$run" ] || fail "the file does not say $run"
     echo $((ended - began))
   done >"$dir/times"
-  echo "{\"bench\":\"one_file_update\",\"store\":\"${store%%:*}\",$(times <"$dir/times")}"
+  read -ra commits_after <<<"$(commits)"
+  printf '{"bench":"one_file_update","store":"%s",%s,"commits":%s,"commit_ms":%s}\n' "${store%%:*}" "$(times <"$dir/times")" \
+    "$(calculate "(${commits_after[0]} - ${commits_before[0]}) / $runs" 1)" \
+    "$(calculate "(${commits_after[1]} - ${commits_before[1]}) * 1000 / (${commits_after[0]} - ${commits_before[0]})")"
   muster stack delete one --wait &>"$dir/muster.log"
 }
 
@@ -149,14 +160,6 @@ postgres_starts() {
   postgres_url=postgres://muster@${postgres_place//\//%2F}
 }
 createdb() { "$postgres_programs/createdb" -h "$postgres_place" -U muster "$1"; }
-# postgres_commit_ms DATABASE: a commit that changes one row, on average.
-postgres_commit_ms() {
-  local there=(-h "$postgres_place" -U muster)
-  "$postgres_programs/psql" "${there[@]}" -q -d "$1" -c 'CREATE TABLE bench (number INT); INSERT INTO bench VALUES (0)'
-  echo 'UPDATE bench SET number = number + 1;' >"$dir/commit.sql"
-  "$postgres_programs/pgbench" "${there[@]}" -n -t 300 -f "$dir/commit.sql" "$1" 2>"$dir/pgbench.log" |
-    sed -n 's/^latency average = \([0-9.]*\) ms$/\1/p'
-}
 
 # field FILE NAME: of a file in /proc, such as VmRSS.
 field() { awk -v name="$2:" '$1 == name { print $2 }' "$1"; }
@@ -199,8 +202,8 @@ times() {
     printf "\"runs\":%d,\"min_ms\":%.2f,\"median_ms\":%.2f,\"p95_ms\":%.2f,\"max_ms\":%.2f,\"fsync_s\":%s",
       NR, t[1], t[int((NR + 1) / 2)], t[int(NR * 0.95)], t[NR], fsync }'
 }
-# median_ms LINE: of a measurement.
-median_ms() { [[ $1 =~ \"median_ms\":([0-9.]+) ]] && echo "${BASH_REMATCH[1]}"; }
+# number LINE NAME: of a measurement.
+number() { [[ $1 =~ \"$2\":([0-9.]+) ]] && echo "${BASH_REMATCH[1]}"; }
 # open_files AGENTS: a connection is a file, for the controller as for the fleet.
 open_files() {
   local wanted=$(($1 + 200)) allowed

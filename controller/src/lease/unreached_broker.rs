@@ -16,10 +16,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// The site goes round at most this often.
 const PATIENCE_MAX: Duration = Duration::from_secs(600);
 
-/// What a controller knows of its brokers, over all of its times as the active one.
+/// A controller's knowledge of its brokers, over all of its times as the active one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnreachedBroker {
-    /// Since when it was active and reached none.
+    /// Since when the controller was active and reached none.
     since: Option<MonoTime>,
     patience: Duration,
 }
@@ -31,22 +31,22 @@ impl Default for UnreachedBroker {
 }
 
 impl UnreachedBroker {
-    /// It is the active one from now on.
+    /// The controller is the active one from now on.
     pub fn becomes_active(&mut self) {
         self.since = None;
     }
 
-    /// It reaches a broker.
+    /// The controller reaches a broker.
     pub fn reaches_one(&mut self) {
         *self = Self::default();
     }
 
-    /// It reaches none. The result is the time at which a standby is to have the site.
+    /// The controller reaches none. The result is the time at which a standby is to have the site.
     pub fn reaches_none(&mut self, now: MonoTime) -> MonoTime {
         *self.since.get_or_insert(now) + self.patience
     }
 
-    /// It gave the site to a standby.
+    /// The controller gave the site to a standby.
     pub fn gave_site(&mut self) {
         self.patience = (2 * self.patience).min(PATIENCE_MAX);
     }

@@ -18,12 +18,14 @@
 //!
 //! A site in SQLite has one controller, which holds the lease for good.
 //!
-//! Absent: the times (`machine.rs`, `unreached_broker.rs`), and which of several sites a controller asks for (`share.rs`).
+//! Absent: the times (`machine.rs`, `unreached_broker.rs`), which of several sites a controller asks for (`share.rs`), and
+//! what the audit says of a change (`succession.rs`).
 
 mod agents_at_standby;
 mod keeper;
 mod machine;
 mod share;
+mod succession;
 mod unreached_broker;
 
 use std::os::unix::fs::MetadataExt as _;
@@ -34,11 +36,12 @@ use std::time::Duration;
 
 use muster_shared::{Epoch, MonoTime, NodeId};
 use nix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
 pub use agents_at_standby::Knocks;
-pub use keeper::{Ended, Keeper, Taken};
+pub use keeper::{Ended, Heir, Keeper, Taken};
 pub use machine::{Holder, Standby, Terms, Verdict};
 pub use share::Share;
 pub use unreached_broker::UnreachedBroker;
@@ -80,6 +83,24 @@ pub struct Record {
     /// Connected to the holder when it renewed the lease.
     pub agents: usize,
     pub state: LeaseState,
+    /// Who wants the heir to have the lease.
+    pub asker: Option<Box<Asker>>,
+}
+
+/// Who wants another controller to be active, for the audit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asker {
+    /// A user of the system, or a controller.
+    pub actor: String,
+    pub from: String,
+    pub why: String,
+}
+
+impl Asker {
+    /// The controller of this name, which decided by itself.
+    pub fn controller(name: &str, why: &str) -> Self {
+        Self { actor: format!("controller {name}"), from: "its own decision".to_owned(), why: why.to_owned() }
+    }
 }
 
 /// Whether the lease is to be had.

@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use muster_controller::audit_of_commands::Runner;
 use muster_controller::config::Settings;
 use muster_controller::site_name::SiteName;
 use muster_controller::store::{self, Database, KeyFile, Location, backup};
@@ -254,7 +255,7 @@ fn restore(settings: &Settings, file: &Path) -> anyhow::Result<()> {
         "there is a site already ({}): move it away, or give another --data-dir",
         place.database.display()
     );
-    backup::restore(file, &place)?;
+    backup::restore(file, &place, &Runner::of_this_process())?;
     muster_controller::data_dir::give_to_owner(&place.data_dir)?;
     println!("{}", place.database.display());
     eprintln!("agents come back once the controller runs where they look for it");
@@ -270,7 +271,7 @@ fn rekey(settings: &Settings) -> anyhow::Result<()> {
         .context("stop the controller first")?;
     let mut store = Database::open(&database, &key_file).context("the database cannot be opened")?;
     let old = store.key().id();
-    let new = store.rekey(&KeyFile::at(&key_file))?;
+    let new = store.rekey(&KeyFile::at(&key_file), &Runner::of_this_process())?;
     muster_controller::data_dir::give_to_owner(&settings.controller.data_dir)?;
     println!("{}: {new}, was {old}", key_file.display());
     Ok(())

@@ -147,20 +147,20 @@ impl SiteRun<'_> {
         let Location::Postgres(server) = self.settings.database() else {
             self.process.share.owns(&self.settings.site);
             let common = Common::new(Tenure::for_good());
-            let active = Active { site: self, common, term: None };
+            let active = Active { site: self, common, taken: None };
             let served = active.serve(feed, from_link, None, std::future::pending()).await?;
             served.link.shutdown().await;
             return Ok(Next::Stop);
         };
         let common = Common::new(Tenure::none());
         let standby = standby::stand_by(self, &server, &common, &feed).await?;
-        let Some(Lease { keeper, term, ended, link }) = standby else { return Ok(Next::Stop) };
-        let active = Active { site: self, common, term: Some(term) };
+        let Some(Lease { keeper, taken, ended, link }) = standby else { return Ok(Next::Stop) };
+        let active = Active { site: self, common, taken: Some(taken) };
         // A keeper whose thread is gone renews nothing.
         let ended = async { ended.await.unwrap_or(Ended::Lost) };
         let served = active.serve(feed, from_link, link, ended).await;
         let heir = match &served {
-            Ok(Served { why: Why::HandOver { heir }, .. }) => Some(heir.clone()),
+            Ok(Served { why: Why::HandOver(heir), .. }) => Some(heir.clone()),
             Ok(Served { why: Why::Stopped, .. }) | Err(_) => None,
         };
         drop(tokio::task::spawn_blocking(move || keeper.leave(heir)).await);
@@ -169,7 +169,7 @@ impl SiteRun<'_> {
         link.shutdown().await;
         Ok(match why {
             Why::Stopped => Next::Stop,
-            Why::HandOver { .. } => Next::StandBy,
+            Why::HandOver(_) => Next::StandBy,
         })
     }
 }

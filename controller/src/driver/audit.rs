@@ -18,6 +18,7 @@ use muster_flow::FlowWrite;
 use muster_shared::MonoTime;
 use muster_shared::join::TokenId;
 
+use crate::audit_of_commands::to_journal;
 use crate::telemetry::TraceContext;
 
 /// The most characters of a text in a row: a list of names, or a refusal.
@@ -113,7 +114,7 @@ impl Audit {
     /// The answer leaves.
     pub fn answered(&mut self, id: u64, answer: &Result<Answer, Refusal>) {
         if let Some(asked) = self.open.remove(&id).flatten() {
-            log(&asked.record(answer));
+            to_journal(&asked.record(answer));
         }
     }
 
@@ -123,7 +124,7 @@ impl Audit {
         open.into_iter()
             .map(|(id, asked)| {
                 if let Some(asked) = asked {
-                    log(&asked.record(&Err(refusal.clone())));
+                    to_journal(&asked.record(&Err(refusal.clone())));
                 }
                 id
             })
@@ -145,7 +146,7 @@ impl Audit {
     pub fn refused(&mut self, caller: &Caller, request: &Request, refusal: &Refusal, now: MonoTime) {
         let Some(asked) = Asked::new(caller, request) else { return };
         let record = asked.record(&Err(refusal.clone()));
-        log(&record);
+        to_journal(&record);
         if self.has_room(Kind::User(caller.actor.clone()), now) {
             self.not_let_in.push_back(record);
         }
@@ -184,14 +185,14 @@ impl NotLetIn {
 
     /// For the journal, which has each.
     pub fn log(&self) {
-        log(&self.record());
+        to_journal(&self.record());
     }
 }
 
 /// For the journal: a request that could not be taken up.
 pub(super) fn log_refusal(caller: &Caller, request: &Request, refusal: &Refusal) {
     if let Some(asked) = Asked::new(caller, request) {
-        log(&asked.record(&Err(refusal.clone())));
+        to_journal(&asked.record(&Err(refusal.clone())));
     }
 }
 
@@ -240,11 +241,6 @@ impl Asked {
             result,
         }
     }
-}
-
-fn log(record: &AuditRecord) {
-    let AuditRecord { actor, from, action, target, what, result } = record;
-    tracing::info!(target: "muster_audit", actor, from, %action, of = target, what, result);
 }
 
 /// The words of the command line, what the request is about, and what is asked for. `None`: it changes nothing.

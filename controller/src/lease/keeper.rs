@@ -6,10 +6,12 @@ use std::sync::mpsc::{self, TryRecvError};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use muster_engine::record::AuditRecord;
 use tokio::sync::oneshot;
 
 use super::{
-    Holder, LeaseState, Member, Record, Seen, Share, Standby, Tenure, Term, Terms, Verdict, since_boot,
+    Asker, Holder, LeaseState, Member, Record, Seen, Share, Standby, Tenure, Term, Terms, Verdict,
+    since_boot, succession,
 };
 use crate::random::random;
 use crate::site_name::SiteName;
@@ -30,9 +32,11 @@ pub enum Ended {
 }
 
 /// The lease was taken.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Taken {
     pub term: Term,
+    /// What the audit is to say of that.
+    pub row: Option<AuditRecord>,
 }
 
 /// The thread. Dropping this leaves the lease to run out.
@@ -42,9 +46,17 @@ pub struct Keeper {
     thread: Thread,
 }
 
-/// The order to give the lease up, for an heir or for anyone, and to say when that is done.
+/// To whom the lease goes, if not to anyone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heir {
+    pub name: String,
+    /// Who wants that, if it is not the one who asked for the lease.
+    pub asker: Option<Asker>,
+}
+
+/// The order to give the lease up, and to say when that is done.
 struct Leave {
-    heir: Option<String>,
+    heir: Option<Heir>,
     done: mpsc::Sender<()>,
 }
 
@@ -72,7 +84,7 @@ impl Keeper {
 
     /// Gives the lease up, or the wait for it. Returns when that is done, or after a while without an answer: then
     /// the lease runs out.
-    pub fn leave(self, heir: Option<String>) {
+    pub fn leave(self, heir: Option<Heir>) {
         let (done, is_done) = mpsc::channel();
         if self.orders.send(Leave { heir, done }).is_ok() {
             self.thread.unpark();
@@ -99,15 +111,16 @@ struct Keeping {
 impl Keeping {
     fn run(mut self, took: oneshot::Sender<Taken>, end: oneshot::Sender<Ended>) {
         self.tenure.keep();
-        let Some((term, holder)) = self.stand_by() else { return };
+        let Some((taken, holder)) = self.stand_by() else { return };
+        let term = taken.term;
         // Nobody listens: the program ends.
-        if took.send(Taken { term }).is_ok() {
+        if took.send(taken).is_ok() {
             self.hold(term, holder, end);
         }
     }
 
     /// Waits until the lease is this controller's; `None`: it is to wait no more.
-    fn stand_by(&mut self) -> Option<(Term, Holder)> {
+    fn stand_by(&mut self) -> Option<(Taken, Holder)> {
         let mut standby = Standby::new(self.me.clone(), self.terms);
         loop {
             let looked = Instant::now();
@@ -139,7 +152,7 @@ impl Keeping {
         }
     }
 
-    fn try_take(&mut self, standby: &mut Standby) -> Result<Option<(Term, Holder)>, StoreError> {
+    fn try_take(&mut self, standby: &mut Standby) -> Result<Option<(Taken, Holder)>, StoreError> {
         let asked = since_boot();
         let record = self.table.look()?;
         if self.announced.is_none_or(|announced| announced.elapsed() >= self.terms.pace()) {
@@ -153,7 +166,7 @@ impl Keeping {
         if verdict == Verdict::Wait {
             if let Some(record) = &record
                 && let Some(why) = self.wants(standby)
-                && self.table.ask(record, &self.me.name)?
+                && self.table.ask(record, &self.me.name, &Asker::controller(&self.me.name, &why))?
             {
                 tracing::info!(site = %self.site, of = record.holder.name, "asks for the lease: {why}");
             }
@@ -172,7 +185,8 @@ impl Keeping {
         self.tenure.set_vacant(false);
         self.tenure.knocks().clear();
         tracing::info!(site = %self.site, epoch = term.epoch.0, "this controller has the lease");
-        Ok(Some((term, holder)))
+        let row = succession::row(&self.me.name, record.as_ref(), verdict, term);
+        Ok(Some((Taken { term, row }, holder)))
     }
 
     /// The reason why this controller is to ask the holder for the lease, if it is.
@@ -198,8 +212,11 @@ impl Keeping {
                 Err(TryRecvError::Disconnected) => return,
                 Ok(Leave { heir, done }) => {
                     self.tenure.resign();
-                    match self.table.leave(term, heir.as_deref()).and(self.table.forget_me()) {
-                        Ok(()) => tracing::info!(heir, "this controller has given the lease up"),
+                    match self.table.leave(term, heir.as_ref()).and(self.table.forget_me()) {
+                        Ok(()) => {
+                            let heir = heir.map(|heir| heir.name);
+                            tracing::info!(heir, "this controller has given the lease up");
+                        }
                         Err(error) => tracing::warn!(%error, "the lease cannot be given up: it runs out"),
                     }
                     let _ = done.send(()); // it may have waited long enough

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use muster_shared::MonoTime;
 
-use super::{LeaseState, Member, Record, Term};
+use super::{LeaseState, Member, Record, StandbyView, Term};
 
 /// The length of a lease, and what follows from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,13 @@ impl Terms {
     /// than a tenth.
     fn patience(self) -> Duration {
         self.lease + self.lease / 10
+    }
+
+    /// The standbys that looked at the lease within its length, the last one first: these can take it.
+    pub fn ready(self, standbys: &[StandbyView]) -> impl Iterator<Item = &StandbyView> {
+        let mut ready: Vec<_> = standbys.iter().filter(|standby| standby.behind < self.lease).collect();
+        ready.sort_by_key(|standby| standby.behind);
+        ready.into_iter()
     }
 }
 

@@ -262,8 +262,15 @@ mod tests {
         ] {
             let holder = Member { name: "c1".to_owned(), addresses: Vec::new(), instance: String::new() };
             let term = Term { epoch: Epoch(1), bits: 1 };
-            let record =
-                Record { term, holder, since: String::new(), beat: 1, agents: 0, state: state.clone() };
+            let record = Record {
+                term,
+                holder,
+                since: String::new(),
+                beat: 1,
+                agents: 0,
+                state: state.clone(),
+                asker: None,
+            };
             share.saw(&site, &record, &[], Terms { lease: Duration::from_secs(5) });
             assert_eq!(share.holders(), [(site.clone(), wanted.map(str::to_owned))], "{state:?}");
         }

@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use muster_controller::api;
+use muster_controller::audit_of_commands::Runner;
 use muster_controller::config::Settings;
 use muster_controller::driver::{self, Driver, DriverInbox};
 use muster_controller::history::History;
-use muster_controller::lease::{Ended, Term};
+use muster_controller::lease::{Ended, Heir, Taken};
 use muster_controller::link::intake::{Feed, Intake};
 use muster_controller::link::{Common, LinkHandle, ReadContent, direct};
 use muster_controller::pki::Pki;
@@ -29,8 +30,8 @@ use super::links::{self, StartedLink};
 pub struct Active<'p> {
     pub site: &'p SiteRun<'p>,
     pub common: Common,
-    /// The term of the site's lease, where there is one.
-    pub term: Option<Term>,
+    /// The site's lease, where there is one.
+    pub taken: Option<Taken>,
 }
 
 /// The end of serving. Its agents are still connected: they are let go when another controller may have the lease.
@@ -43,9 +44,7 @@ pub struct Served {
 pub enum Why {
     Stopped,
     /// Another controller is to have the lease.
-    HandOver {
-        heir: String,
-    },
+    HandOver(Heir),
 }
 
 impl Active<'_> {
@@ -62,10 +61,17 @@ impl Active<'_> {
     ) -> anyhow::Result<Served> {
         let SiteRun { process, settings, .. } = self.site;
         let (database, data_dir) = (settings.database(), &settings.controller.data_dir);
-        let store = Database::open_in(&database, &settings.key_file(), self.term)
+        let term = self.taken.as_ref().map(|taken| taken.term);
+        let store = Database::open_in(&database, &settings.key_file(), term)
             .and_then(|store| store.within(settings.bounds()));
         let mut store = store.context("the database cannot be opened")?;
-        store.settle(data_dir)?;
+        store.settle(data_dir, &Runner::of_this_process())?;
+        // A full disk is no reason to leave the site without a controller.
+        if let Some(row) = self.taken.as_ref().and_then(|taken| taken.row.as_ref())
+            && let Err(error) = store.note(row)
+        {
+            tracing::warn!(%error, "the audit has no row of this change of controllers");
+        }
         let pki = Arc::new(Pki::open(data_dir).context("the site's keys cannot be read or made")?);
         store.share_keys(&database, data_dir).context("the site's keys cannot be shared")?;
         let reader = Reader::open(&database, &store.key()).context("the database cannot be opened")?;
@@ -81,12 +87,13 @@ impl Active<'_> {
             self.spawn_driver(store, link.handle.clone(), (inbox, from_link), &telemetry)?;
         self.common.open();
         let history = History::default();
+        let (me, broker) = (settings.name(), &self.site.broker);
         let heir_found =
-            hand_on::heir(&self.site.broker, link.health.clone(), &self.common.tenure, settings.lease());
+            hand_on::heir(&me, broker, link.health.clone(), &self.common.tenure, settings.lease());
         let config = api::ApiConfig {
             site: settings.site.clone(),
             share: process.share.clone(),
-            name: settings.name(),
+            name: me.clone(),
             tenure: self.common.tenure.clone(),
             store: database.to_string(),
             addresses: link.addresses,
@@ -130,7 +137,7 @@ impl Active<'_> {
             () = endpoint.follow_tenure() => Some("watch over the lease"),
             to = heir_found => { heir = Some(to); None }
             ended = lease_ended => match ended {
-                Ended::HandOver { heir: to } => { heir = Some(to); None }
+                Ended::HandOver { heir: name } => { heir = Some(Heir { name, asker: None }); None }
                 Ended::Lost => anyhow::bail!(
                     "another controller has taken the site over: this one ends, and stands by when it is started again"
                 ),
@@ -139,14 +146,14 @@ impl Active<'_> {
         if let Some(part) = failed {
             anyhow::bail!("the {part} ended, and so does the controller: the log says why; please report it");
         }
-        tracing::info!(heir, "stopping");
+        tracing::info!(heir = heir.as_ref().map(|heir| &heir.name), "stopping");
         api.stop().await;
         handle.stop().await;
         drop(tokio::task::spawn_blocking(move || driver.join()).await);
         if let Some(exporter) = exporter {
             exporter.stop().await;
         }
-        let why = heir.map_or(Why::Stopped, |heir| Why::HandOver { heir });
+        let why = heir.map_or(Why::Stopped, Why::HandOver);
         Ok(Served { why, link: link.handle })
     }
 
@@ -180,8 +187,8 @@ impl Active<'_> {
         telemetry: &Telemetry,
     ) -> anyhow::Result<(std::thread::JoinHandle<()>, oneshot::Receiver<()>)> {
         let limits = self.site.settings.engine_limits();
-        let epoch_bits = match self.term {
-            Some(term) => term.bits,
+        let epoch_bits = match &self.taken {
+            Some(taken) => taken.term.bits,
             None => u64::from_ne_bytes(random()?),
         };
         let seed = random()?;

@@ -5,18 +5,19 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use muster_controller::lease::{StandbyView, Tenure, Terms, UnreachedBroker, since_boot};
+use muster_controller::lease::{Asker, Heir, Tenure, Terms, UnreachedBroker, since_boot};
 use muster_controller::link::Health;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Waits until a standby is to have the site, which it may reach. The result is that standby's name.
+/// Waits until a standby is to have the site, which it may reach. The result is that standby. `me` is this controller's name.
 pub async fn heir(
+    me: &str,
     broker: &Mutex<UnreachedBroker>,
     mut health: watch::Receiver<Health>,
     tenure: &Tenure,
     terms: Terms,
-) -> String {
+) -> Heir {
     lock(broker).becomes_active();
     loop {
         let wait = match *health.borrow_and_update() {
@@ -31,10 +32,14 @@ pub async fn heir(
         };
         match wait {
             Some(Duration::ZERO) => {
-                if let Some(heir) = standby(tenure, terms) {
-                    tracing::warn!(heir, "no broker can be reached from here: the site goes to a standby");
+                if let Some(name) = standby(tenure, terms) {
+                    tracing::warn!(
+                        heir = name,
+                        "no broker can be reached from here: the site goes to a standby"
+                    );
                     lock(broker).gave_site();
-                    return heir;
+                    let asker = Some(Asker::controller(me, "no broker can be reached from there"));
+                    return Heir { name, asker };
                 }
                 // One may come.
                 sleep(terms.pace()).await;
@@ -52,12 +57,10 @@ async fn changed(health: &mut watch::Receiver<Health>) {
     }
 }
 
-/// The standby that looked at the lease last, if that is not long ago. Without the lease, this controller has no site to
-/// give.
+/// The standby that can take the lease. Without the lease, this controller has no site to give.
 fn standby(tenure: &Tenure, terms: Terms) -> Option<String> {
     let seen = tenure.holds().then(|| tenure.seen())?;
-    let last = seen.standbys.into_iter().min_by_key(|StandbyView { behind, .. }| *behind)?;
-    (last.behind < terms.lease).then_some(last.member.name)
+    terms.ready(&seen.standbys).next().map(|standby| standby.member.name.clone())
 }
 
 fn lock(broker: &Mutex<UnreachedBroker>) -> MutexGuard<'_, UnreachedBroker> {

@@ -6,8 +6,9 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
+use muster_controller::audit_of_commands::Runner;
 use muster_controller::config::Settings;
-use muster_controller::lease::{LeaseState, Member, Record, StandbyView};
+use muster_controller::lease::{Asker, LeaseState, Member, Record, StandbyView};
 use muster_controller::store::{LeaseTable, Location};
 
 /// An orderly stop takes a few seconds, and then the heir loads the site.
@@ -32,8 +33,10 @@ pub fn hand_over(settings: &Settings, to: Option<&str>) -> anyhow::Result<()> {
     ensure!(record.state != LeaseState::Free, "no controller is active: a standby takes over by itself");
     let standbys = table.standbys(active)?;
     let heir = heir(settings, &record, &standbys, to)?;
+    let Runner { actor, from } = Runner::of_this_process();
+    let asker = Asker { actor, from, why: format!("asked for {heir}") };
     ensure!(
-        table.ask(&record, heir)?,
+        table.ask(&record, heir, &asker)?,
         "{active} is about to stop, or was replaced: see muster status, and ask again"
     );
     let deadline = Instant::now() + DONE_WITHIN;
@@ -63,7 +66,7 @@ fn heir<'s>(
     standbys: &'s [StandbyView],
     to: Option<&str>,
 ) -> anyhow::Result<&'s str> {
-    let mut ready = standbys.iter().filter(|standby| standby.behind < settings.lease().lease);
+    let mut ready = settings.lease().ready(standbys);
     let found = match to {
         Some(name) if name == record.holder.name => bail!("{name} is the active one already"),
         Some(name) => ready.find(|standby| standby.member.name == name),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use muster_controller::api::{self, StandbyConfig};
 use muster_controller::config::{Settings, Way};
-use muster_controller::lease::{Ended, Keeper, Member, Taken, Term};
+use muster_controller::lease::{Ended, Keeper, Member, Taken};
 use muster_controller::link::Common;
 use muster_controller::link::intake::Feed;
 use muster_controller::pki::{self, Pki};
@@ -25,7 +25,7 @@ const KEYS_EVERY: Duration = Duration::from_secs(1);
 /// The lease, taken.
 pub struct Lease {
     pub keeper: Keeper,
-    pub term: Term,
+    pub taken: Taken,
     /// Hears why the lease is over.
     pub ended: oneshot::Receiver<Ended>,
     /// The link on which it answered agents meanwhile.
@@ -123,6 +123,6 @@ fn lease(
     ended: oneshot::Receiver<Ended>,
     link: Option<StartedLink>,
 ) -> anyhow::Result<Lease> {
-    let Taken { term } = taken.context("the thread of the lease ended: please report it")?;
-    Ok(Lease { keeper, term, ended, link })
+    let taken = taken.context("the thread of the lease ended: please report it")?;
+    Ok(Lease { keeper, taken, ended, link })
 }

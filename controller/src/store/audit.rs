@@ -9,10 +9,11 @@ use muster_engine::record::AuditRecord;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 
-use super::database::{int, rfc3339};
+use super::database::{int, now, rfc3339};
 use super::read::Reader;
 use super::sql::{Db, values};
-use super::{Bounds, StoreError};
+use super::{Bounds, Database, StoreError};
+use crate::audit_of_commands::to_journal;
 
 /// The most old rows that a new one removes: the table shrinks while it is used, and no commit is long.
 const REMOVED_AT_ONCE: i64 = 10;
@@ -62,6 +63,17 @@ pub(super) fn put(db: &Db, record: &AuditRecord, now: &str, bounds: &Bounds) -> 
     )?;
     let kept = "SELECT CAST(value AS BIGINT) FROM meta WHERE key = ?1";
     db.execute(&format!("DELETE FROM audit WHERE number < ({kept})"), values![KEPT_FROM])
+}
+
+impl Database {
+    /// Adds a row about what was not asked for by a request, to the journal, too.
+    ///
+    /// # Errors
+    /// [`StoreError`]: the journal alone has it.
+    pub fn note(&mut self, record: &AuditRecord) -> Result<(), StoreError> {
+        to_journal(record);
+        self.db.transaction(|| put(&self.db, record, &now(), &self.bounds))
+    }
 }
 
 /// The time of the oldest row that stays. `None`: all stay.

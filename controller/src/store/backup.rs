@@ -24,7 +24,8 @@ use super::key::{DataKey, KeyFile};
 use super::rekey::{note_scrub, sealed_with};
 use super::schema::{has_table, version};
 use super::sql::{Db, values};
-use super::{Database, StoreError, meta};
+use super::{Database, StoreError, audit, meta};
+use crate::audit_of_commands::Runner;
 use crate::pki;
 
 /// A key of a site is some hundred bytes.
@@ -80,7 +81,7 @@ pub fn backup(place: &Place, to: &Path, with: With) -> Result<(), StoreError> {
 ///
 /// # Errors
 /// [`StoreError`]: then there is no database, and the call can be repeated.
-pub fn restore(from: &Path, place: &Place) -> Result<(), StoreError> {
+pub fn restore(from: &Path, place: &Place, by: &Runner) -> Result<(), StoreError> {
     let new = place.database.with_extension("db.new");
     let leave = || {
         for end in ["", "-wal", "-shm", "-journal"] {
@@ -90,10 +91,10 @@ pub fn restore(from: &Path, place: &Place) -> Result<(), StoreError> {
         }
     };
     leave();
-    restore_as(from, &new, place).inspect_err(|_| leave())
+    restore_as(from, &new, place, by).inspect_err(|_| leave())
 }
 
-fn restore_as(from: &Path, new: &Path, place: &Place) -> Result<(), StoreError> {
+fn restore_as(from: &Path, new: &Path, place: &Place, by: &Runner) -> Result<(), StoreError> {
     let wrong = |why: &str| failed(format!("{}: {why}", from.display()));
     let source = Db::read_sqlite(from)?;
     let made = made(&source)
@@ -107,7 +108,7 @@ fn restore_as(from: &Path, new: &Path, place: &Place) -> Result<(), StoreError> 
     new_file(new).map_err(|error| failed(format!("cannot write {}: {error}", new.display())))?;
     drop(copy(db, new)?);
     let mut store = Database::sqlite(new, &place.key_file)?;
-    store.settle(&place.data_dir)?;
+    store.settle(&place.data_dir, by)?;
     // Writes everything to the one file that is moved.
     store.db().batch("PRAGMA journal_mode = DELETE")?;
     drop(store);
@@ -122,12 +123,12 @@ pub(super) fn place(new: &Path, path: &Path) -> Result<(), StoreError> {
 
 impl Database {
     /// Call this before a site is opened. A restored backup puts its keys into the data directory,
-    /// and forgets that it is a backup. A fleet whose keys are missing gets no new ones, because it
+    /// and forgets that it is a backup; the audit says by whom. A fleet whose keys are missing gets no new ones, because it
     /// would refuse them for good.
     ///
     /// # Errors
     /// [`StoreError`], and nothing is changed.
-    pub fn settle(&mut self, data_dir: &Path) -> Result<(), StoreError> {
+    pub fn settle(&mut self, data_dir: &Path, by: &Runner) -> Result<(), StoreError> {
         let folder = data_dir.join(pki::FOLDER);
         let keys = site_keys(&self.db, &self.key)?;
         match (&keys, folder.exists()) {
@@ -150,13 +151,17 @@ impl Database {
             }
             (None, true | false) => {}
         }
-        if keys.is_none() && made(&self.db)?.is_none() {
+        let made = made(&self.db)?;
+        if keys.is_none() && made.is_none() {
             return Ok(());
         }
+        let made = made.unwrap_or_else(|| "an unknown time".to_owned());
+        let row = by.did("restore", "site", format!("backup of {made}"));
         self.db.transaction(|| {
             self.db.batch("DROP TABLE IF EXISTS site_keys; DROP TABLE IF EXISTS keys;")?;
             meta::remove(&self.db, "backup")?;
             meta::put(&self.db, "restored", &now())?;
+            audit::put(&self.db, &row, &now(), &self.bounds)?;
             note_scrub(&self.db)
         })?;
         self.scrub()

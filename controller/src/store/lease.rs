@@ -13,11 +13,12 @@
 use std::time::Duration;
 
 use muster_shared::Epoch;
+use serde::{Deserialize, Serialize};
 
 use super::database::{int, json, now};
 use super::sql::{Db, Row, Server, values};
 use super::{StoreError, meta, schema};
-use crate::lease::{LeaseState, Member, Record, StandbyView, Term};
+use crate::lease::{Asker, Heir, LeaseState, Member, Record, StandbyView, Term};
 
 /// A controller that has not looked for this long, in seconds, is forgotten.
 const FORGOTTEN: i64 = 24 * 3600;
@@ -35,19 +36,28 @@ const TABLES: &str = "
         agents BIGINT NOT NULL DEFAULT 0,       -- connected to the holder at that time
         state TEXT NOT NULL CHECK (state IN ('held', 'asked', 'left', 'free')),
         heir TEXT,                      -- for whom it is asked or left
+        asked_by TEXT,                  -- who wants that, JSON with the epoch in which it was said
         UNIQUE (epoch, bits));
     CREATE TABLE IF NOT EXISTS controllers (
         name TEXT PRIMARY KEY,
         addresses TEXT NOT NULL,
         looked TIMESTAMPTZ NOT NULL)";
 
-/// Adds the column that earlier controllers did not make: they work with it, for it has a default.
-const AGENTS: &str = "ALTER TABLE lease ADD COLUMN IF NOT EXISTS agents BIGINT NOT NULL DEFAULT 0";
-const HAS_AGENTS: &str =
-    "SELECT EXISTS (SELECT 1 FROM pg_attribute WHERE attrelid = to_regclass('lease') AND attname = 'agents'
-    AND NOT attisdropped)";
+/// Adds the columns that earlier controllers did not make: they work with them, for each has a default.
+const LATER: &str = "ALTER TABLE lease ADD COLUMN IF NOT EXISTS agents BIGINT NOT NULL DEFAULT 0,
+    ADD COLUMN IF NOT EXISTS asked_by TEXT";
+const HAS_LATER: &str = "SELECT count(*) = 2 FROM pg_attribute WHERE attrelid = to_regclass('lease')
+    AND attname IN ('agents', 'asked_by') AND NOT attisdropped";
 
-const COLUMNS: &str = "epoch, bits, holder, addresses, since, beat, state, heir, instance, agents";
+const COLUMNS: &str = "epoch, bits, holder, addresses, since, beat, state, heir, instance, agents, asked_by";
+
+/// What `asked_by` has. A controller of an earlier version leaves it as it is: of another epoch, it counts no more.
+#[derive(Serialize, Deserialize)]
+struct Asked {
+    epoch: u32,
+    #[serde(flatten)]
+    by: Asker,
+}
 
 /// The tables, as one controller uses them.
 pub struct LeaseTable {
@@ -65,8 +75,8 @@ impl LeaseTable {
         // Two that begin at the same moment may both find nothing: the second finds it then.
         table.db.batch(TABLES).or_else(|_| table.db.batch(TABLES))?;
         // Only where it is missing: the change waits for the holder's transaction, and others wait for the change.
-        if !table.db.only(HAS_AGENTS, values![], |row| row.get::<bool>(0))? {
-            table.db.batch(AGENTS)?;
+        if !table.db.only(HAS_LATER, values![], |row| row.get::<bool>(0))? {
+            table.db.batch(LATER)?;
         }
         Ok(table)
     }
@@ -114,7 +124,7 @@ impl LeaseTable {
             Some(seen) => {
                 let sql =
                     "UPDATE lease SET epoch = ?1, bits = ?2, holder = ?3, addresses = ?4, instance = ?5,
-                        since = ?6, beat = 0, agents = 0, state = 'held', heir = NULL
+                        since = ?6, beat = 0, agents = 0, state = 'held', heir = NULL, asked_by = NULL
                     WHERE epoch = ?7 AND bits = ?8 AND beat = ?9 AND state = ?10 RETURNING epoch";
                 let (was, beat) = (i64::from(seen.term.epoch.0), int(seen.beat));
                 let (was_bits, state) = (seen.term.bits.cast_signed(), state_text(&seen.state));
@@ -144,24 +154,26 @@ impl LeaseTable {
     ///
     /// # Errors
     /// [`StoreError`]: then it runs out.
-    pub fn leave(&self, term: Term, heir: Option<&str>) -> Result<(), StoreError> {
-        let sql = "UPDATE lease SET state = ?3, heir = ?4, beat = beat + 1 WHERE epoch = ?1 AND bits = ?2
-            RETURNING epoch";
+    pub fn leave(&self, term: Term, heir: Option<&Heir>) -> Result<(), StoreError> {
+        let sql = "UPDATE lease SET state = ?3, heir = ?4, asked_by = coalesce(?5, asked_by), beat = beat + 1
+            WHERE epoch = ?1 AND bits = ?2 RETURNING epoch";
         let (epoch, bits) = (i64::from(term.epoch.0), term.bits.cast_signed());
         let state = if heir.is_some() { "left" } else { "free" };
-        self.db.first(sql, values![epoch, bits, state, heir], |row| row.get::<i64>(0)).map(drop)
+        let name = heir.map(|heir| heir.name.as_str());
+        let by = heir.and_then(|heir| heir.asker.as_ref()).map(|asker| asked_by(term, asker));
+        self.db.first(sql, values![epoch, bits, state, name, by], |row| row.get::<i64>(0)).map(drop)
     }
 
     /// Asks the holder to give the lease to `heir`. False: the holder changed meanwhile.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub fn ask(&self, record: &Record, heir: &str) -> Result<bool, StoreError> {
-        let sql =
-            "UPDATE lease SET state = 'asked', heir = ?3 WHERE epoch = ?1 AND bits = ?2 AND state = 'held'
-            RETURNING epoch";
+    pub fn ask(&self, record: &Record, heir: &str, asker: &Asker) -> Result<bool, StoreError> {
+        let sql = "UPDATE lease SET state = 'asked', heir = ?3, asked_by = ?4
+            WHERE epoch = ?1 AND bits = ?2 AND state = 'held' RETURNING epoch";
         let (epoch, bits) = (i64::from(record.term.epoch.0), record.term.bits.cast_signed());
-        Ok(self.db.first(sql, values![epoch, bits, heir], |row| row.get::<i64>(0))?.is_some())
+        let by = asked_by(record.term, asker);
+        Ok(self.db.first(sql, values![epoch, bits, heir, by], |row| row.get::<i64>(0))?.is_some())
     }
 
     pub(super) fn db(&self) -> &Db {
@@ -209,6 +221,10 @@ impl LeaseTable {
     }
 }
 
+fn asked_by(term: Term, asker: &Asker) -> String {
+    json(&Asked { epoch: term.epoch.0, by: asker.clone() })
+}
+
 fn state_text(state: &LeaseState) -> &'static str {
     match state {
         LeaseState::Held => "held",
@@ -226,8 +242,11 @@ fn member(name: String, addresses: String, instance: String) -> Member {
 fn record(row: &Row<'_>) -> Result<Record, super::Damage> {
     let (state, heir): (String, Option<String>) = (row.get(6)?, row.get(7)?);
     let heir = heir.unwrap_or_default();
+    let term = Term { epoch: Epoch(row.get(0)?), bits: row.get::<i64>(1)?.cast_unsigned() };
+    let asked: Option<Asked> =
+        row.get::<Option<String>>(10)?.and_then(|text| serde_json::from_str(&text).ok());
     Ok(Record {
-        term: Term { epoch: Epoch(row.get(0)?), bits: row.get::<i64>(1)?.cast_unsigned() },
+        term,
         holder: member(row.get(2)?, row.get(3)?, row.get(8)?),
         since: row.get(4)?,
         beat: row.get(5)?,
@@ -239,6 +258,7 @@ fn record(row: &Row<'_>) -> Result<Record, super::Damage> {
             // The table's own check lets no other in.
             _ => LeaseState::Free,
         },
+        asker: asked.filter(|asked| asked.epoch == term.epoch.0).map(|asked| Box::new(asked.by)),
     })
 }
 

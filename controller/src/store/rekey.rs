@@ -6,11 +6,13 @@
 //!
 //! Absent: the key's file (`key.rs`), which columns are sealed (`sealed.rs`), and contents (`sealed_content.rs`).
 
+use super::database::now;
 use super::key::{DataKey, KeyFile, KeyId};
 use super::sealed::{BYTES, Column, SealedText, TEXTS, change, open, open_text};
 use super::sealed_content::reseal_content;
 use super::sql::{Db, Value, values};
-use super::{Database, StoreError, meta};
+use super::{Database, StoreError, audit, meta};
+use crate::audit_of_commands::Runner;
 
 /// The key with which the database is sealed, as it records.
 pub(super) fn sealed_with(db: &Db) -> Result<Option<KeyId>, StoreError> {
@@ -41,25 +43,26 @@ fn wrong(column: Column, row: &[i64], why: &str) -> StoreError {
 }
 
 impl Database {
-    /// Seals everything with a new key, which replaces the old one. After a crash or an error, the next start
+    /// Seals everything with a new key, which replaces the old one; the audit says by whom. After a crash or an error, the next start
     /// continues with the key that the database then has: both keys are kept until that is known.
     ///
     /// # Errors
     /// [`StoreError`]
-    pub fn rekey(&mut self, file: &KeyFile) -> Result<KeyId, StoreError> {
+    pub fn rekey(&mut self, file: &KeyFile, by: &Runner) -> Result<KeyId, StoreError> {
         let new = DataKey::random()?;
         file.prepare(&new)?;
         // After a failure both keys stay: a commit that the disk reported as failed may still be found there
         // later.
-        self.seal_anew(&new)?;
+        self.seal_anew(&new, by)?;
         file.use_next()?;
         self.key = new;
         self.scrub()?;
         Ok(self.key.id())
     }
 
-    pub(super) fn seal_anew(&mut self, new: &DataKey) -> Result<(), StoreError> {
+    pub(super) fn seal_anew(&mut self, new: &DataKey, by: &Runner) -> Result<(), StoreError> {
         let (db, old) = (&self.db, &self.key);
+        let row = by.did("rekey", "database", format!("key {}, was {}", new.id(), old.id()));
         db.transaction(|| {
             for column in TEXTS {
                 change(db, column, |row, value| {
@@ -81,6 +84,7 @@ impl Database {
             }
             super::shared_keys::forget(db)?;
             note_key(db, new)?;
+            audit::put(db, &row, &now(), &self.bounds)?;
             note_scrub(db)
         })
     }

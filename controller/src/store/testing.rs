@@ -7,11 +7,17 @@ use muster_testbed::Postgres;
 use tempfile::TempDir;
 
 use super::{Database, KEY_FILE, Location, Reader, Store as _, StoreError};
+use crate::audit_of_commands::Runner;
 
 /// A place for a database and its key; both go with the value.
 pub(crate) struct Place {
     folder: TempDir,
     pub server: Option<Postgres>,
+}
+
+/// Who runs a command.
+pub(crate) fn operator() -> Runner {
+    Runner { actor: "anna".to_owned(), from: "host c1, process 1".to_owned() }
 }
 
 /// The name of the database on a server.

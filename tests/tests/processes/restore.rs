@@ -75,6 +75,9 @@ fn agents_come_back_after_a_restore_on_a_new_disk() {
         assert_eq!(agent.content("motd").as_deref(), Some("first"));
     }
     run(&site, "look", &data);
+    let audit = site.json(&["audit"]);
+    let row = audit.as_array().unwrap().iter().find(|row| row["action"] == "restore").unwrap();
+    assert!(row["what"].as_str().unwrap().starts_with("backup of 20"), "{row}");
     // They obey it as they did the old one, and it is backed up again.
     site.ok(&["stack", "update", "s", "-t", &second, "--wait"]);
     for agent in &agents {

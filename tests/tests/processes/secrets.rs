@@ -465,6 +465,10 @@ fn without_the_key_there_is_no_controller_and_with_a_new_one_everything_is_there
     site.restart();
     let shown = site.ok(&["stack", "template", "s"]);
     assert!(shown.contains("password = PW"), "{shown}");
+    let audit = site.json(&["audit"]);
+    let row = audit.as_array().unwrap().iter().find(|row| row["action"] == "rekey").unwrap();
+    let (from, what) = (row["from"].as_str().unwrap(), row["what"].as_str().unwrap());
+    assert!(from.starts_with("host ") && what.starts_with("key ") && what.contains(", was "), "{row}");
     // The values of before are still known, and large contents are there for who asks.
     fs::remove_file(web1.file("large")).unwrap();
     let mended = fs::read_to_string(&source).unwrap().replace(", owner: {get_param: password}", "");

@@ -55,6 +55,15 @@ fn metrics(site: &Site) -> String {
     Running::start(curl).finish().expect(0).stdout
 }
 
+/// The changes of the active controller in the audit: actor, action, target, and what it says of them.
+fn changes(site: &Site) -> Vec<[String; 4]> {
+    let rows = site.json(&["audit"]);
+    let rows = rows.as_array().unwrap().iter();
+    let rows = rows
+        .map(|row| ["actor", "action", "target", "what"].map(|key| row[key].as_str().unwrap().to_owned()));
+    rows.filter(|[_, action, ..]| ["hand-over", "take-over"].contains(&action.as_str())).collect()
+}
+
 fn log_has(site: &Site, text: &str) {
     eventually(&format!("the log says: {text}"), || site.controller.log().contains(text).then_some(()));
 }
@@ -93,6 +102,10 @@ fn a_standby_takes_over_from_a_controller_that_was_killed() {
     bed.controllers.all[0].until_role("active");
     bed.controllers.all[0].until_node("web-1", "online");
     bed.apply(0, "update", "three");
+    let changes = changes(&bed.controllers.all[0]);
+    let by_itself = changes.iter().map(|[actor, action, target, _]| format!("{actor} {action} {target}"));
+    assert_eq!(by_itself.collect::<Vec<_>>(), ["controller c2 take-over c2", "controller c1 take-over c1"]);
+    assert!(changes.iter().all(|[.., what]| what.ends_with(": the lease was not renewed")), "{changes:?}");
 }
 
 #[test]
@@ -128,6 +141,13 @@ fn a_site_is_handed_over_and_back_while_agents_work() {
     first.until_role("active");
     first.until_node("web-1", "online");
     bed.apply(0, "update", "three");
+    let changes = changes(first);
+    let [there, back] = &changes[..] else { panic!("{changes:?}") };
+    for (row, to) in [(there, "c2"), (back, "c1")] {
+        assert_eq!(row[1..3], ["hand-over", to], "{changes:?}");
+    }
+    assert!(there[0] == back[0] && !there[0].starts_with("controller "), "{changes:?}");
+    assert!(there[3].starts_with("from c1, epoch ") && there[3].ends_with(": asked for c2"), "{changes:?}");
 
     first.until_controller("c2", "standby");
     let refused = |arguments: &[&str], wanted: &[&str]| first.controller(&url, arguments).refused(1, wanted);
@@ -264,6 +284,11 @@ fn a_controller_that_loses_its_broker_gives_the_site_to_a_standby() {
     bed.apply(0, "update", "three");
     log_has(second, "no broker can be reached from here: the site goes to a standby");
     second.until_role("standby");
+    first.until_role("active");
+    let changes = changes(first);
+    let [.., last] = &changes[..] else { panic!("the audit has no change of controllers") };
+    assert_eq!(last[..3], ["controller c2", "hand-over", "c1"]);
+    assert!(last[3].ends_with(": no broker can be reached from there"), "{last:?}");
 
     way.mend();
     to_the_second();

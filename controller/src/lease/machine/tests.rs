@@ -12,7 +12,7 @@ fn at(millis: u64) -> MonoTime {
 
 fn record(epoch: u32, beat: u64, state: LeaseState) -> Record {
     let term = Term { epoch: Epoch(epoch), bits: 7 };
-    Record { term, holder: member("c1"), since: String::new(), beat, agents: 0, state }
+    Record { term, holder: member("c1"), since: String::new(), beat, agents: 0, state, asker: None }
 }
 
 fn member(name: &str) -> Member {
@@ -214,6 +214,7 @@ fn served(row: &mut Option<Record>, request: &Request, name: &str, bits: u64) ->
                 beat: 0,
                 agents: 0,
                 state: LeaseState::Held,
+                asker: None,
             });
             Answer::Took(Some(term))
         }

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use super::{Place, With, backup, restore};
 use crate::pki::{self, Pki};
+use crate::store::testing::operator;
 use crate::store::{Database, Store as _};
 
 struct Disk(TempDir);
@@ -28,7 +29,7 @@ impl Disk {
     fn open(&self) -> Database {
         let place = self.place();
         let mut store = Database::sqlite(&place.database, &place.key_file).unwrap();
-        store.settle(&place.data_dir).unwrap();
+        store.settle(&place.data_dir, &operator()).unwrap();
         store
     }
 
@@ -85,7 +86,7 @@ fn a_backup_makes_the_same_site_on_a_new_disk() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
 
     new.take_key(&old);
-    restore(&file, &new.place()).unwrap();
+    restore(&file, &new.place(), &operator()).unwrap();
     assert_eq!(new.names(), ["muster.db", "pki", "secrets.key"]);
     assert_eq!(fs::metadata(new.place().database).unwrap().permissions().mode() & 0o777, 0o600);
     let mut store = new.open();
@@ -99,7 +100,7 @@ fn a_backup_makes_the_same_site_on_a_new_disk() {
     backup(&new.place(), &again, With::Keys).unwrap();
     let third = Disk::new();
     third.take_key(&old);
-    restore(&again, &third.place()).unwrap();
+    restore(&again, &third.place(), &operator()).unwrap();
     third.open();
 }
 
@@ -128,7 +129,7 @@ fn a_backup_that_is_put_in_place_by_hand_gives_its_keys_back() {
     fs::copy(&file, other.place().database).unwrap();
     fs::copy(old.place().key_file, other.place().key_file).unwrap();
     let mut store = Database::sqlite(&other.place().database, &other.place().key_file).unwrap();
-    let error = store.settle(&other.place().data_dir).unwrap_err().to_string();
+    let error = store.settle(&other.place().data_dir, &operator()).unwrap_err().to_string();
     assert!(error.contains("is not the one in"), "{error}");
     assert_eq!(Pki::open(other.0.path()).unwrap().site().to_string(), other_site);
 }
@@ -147,7 +148,7 @@ fn keys_in_clear_from_before_are_taken_and_do_not_stay() {
     }
     drop(before);
     new.take_key(&old);
-    restore(&file, &new.place()).unwrap();
+    restore(&file, &new.place(), &operator()).unwrap();
     assert_eq!(Pki::open(new.0.path()).unwrap().site().to_string(), site);
     let ca_key = fs::read(old.0.path().join("pki/ca.key")).unwrap();
     let (secret, bytes) = (&ca_key[30..80], fs::read(new.place().database).unwrap());
@@ -161,7 +162,7 @@ fn what_cannot_be_restored_is_said_and_leaves_nothing() {
     let refused = |file: &Path, prepare: &dyn Fn(&Disk), wanted: &str, left: &[&str]| {
         let disk = Disk::new();
         prepare(&disk);
-        let error = restore(file, &disk.place()).unwrap_err().to_string();
+        let error = restore(file, &disk.place(), &operator()).unwrap_err().to_string();
         assert!(error.contains(wanted), "{error}");
         assert_eq!(disk.names(), left, "{wanted}");
     };
@@ -207,7 +208,7 @@ fn keys_that_are_kept_elsewhere_go_with_a_backup_without() {
     for name in pki::FILES {
         fs::copy(old.0.path().join("pki").join(name), new.0.path().join("pki").join(name)).unwrap();
     }
-    restore(&file, &new.place()).unwrap();
+    restore(&file, &new.place(), &operator()).unwrap();
     new.open();
     assert_eq!(Pki::open(new.0.path()).unwrap().site().to_string(), site);
 }
@@ -218,7 +219,7 @@ fn a_fleet_whose_keys_are_gone_is_given_no_others() {
     disk.site(With::Keys);
     fs::remove_dir_all(disk.0.path().join("pki")).unwrap();
     let mut store = Database::sqlite(&disk.place().database, &disk.place().key_file).unwrap();
-    let error = store.settle(&disk.place().data_dir).unwrap_err().to_string();
+    let error = store.settle(&disk.place().data_dir, &operator()).unwrap_err().to_string();
     assert!(
         error.contains("the fleet trusts them") && error.contains("muster-controller restore"),
         "{error}"

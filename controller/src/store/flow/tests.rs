@@ -332,7 +332,9 @@ fn an_entry_that_hides_something_can_be_read_with_the_key_alone() {
         assert_eq!(loaded(&mut store), all);
         // A new key opens all of it, and the old one nothing.
         let old = store.key();
-        store.rekey(&crate::store::KeyFile::at(&place.key_file())).unwrap();
+        store
+            .rekey(&crate::store::KeyFile::at(&place.key_file()), &crate::store::testing::operator())
+            .unwrap();
         assert_eq!(loaded(&mut store), all);
         let new = std::mem::replace(&mut store.key, old);
         assert!(store.load().is_err());

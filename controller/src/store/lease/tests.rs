@@ -62,10 +62,31 @@ fn one_of_two_gets_it_and_the_other_sees_whose_it_is() {
     c1.announce().unwrap();
     assert_eq!(standbys(&c2), ["c1"]);
     let held = c2.look().unwrap().unwrap();
-    assert!(c1.ask(&held, "c1").unwrap() && !c1.ask(&held, "c1").unwrap());
-    assert_eq!(c2.renew(second, 0).unwrap().unwrap().state, LeaseState::Asked { heir: "c1".to_owned() });
-    c2.leave(second, Some("c1")).unwrap();
-    assert_eq!(c1.look().unwrap().unwrap().state, LeaseState::Left { heir: "c1".to_owned() });
+    let by = |name| Asker::controller(name, "it wants that");
+    let asks = |name| c1.ask(&held, "c1", &by(name)).unwrap();
+    assert!(asks("c1") && !asks("c9"));
+    let asked = c2.renew(second, 0).unwrap().unwrap();
+    assert_eq!(
+        (asked.state, asked.asker.as_deref()),
+        (LeaseState::Asked { heir: "c1".to_owned() }, Some(&by("c1")))
+    );
+    let heir = |asker| Heir { name: "c1".to_owned(), asker };
+    c2.leave(second, Some(&heir(None))).unwrap();
+    let left = c1.look().unwrap().unwrap();
+    assert_eq!(
+        (left.state, left.asker.as_deref()),
+        (LeaseState::Left { heir: "c1".to_owned() }, Some(&by("c1")))
+    );
+    c2.leave(second, Some(&heir(Some(by("c2"))))).unwrap();
+    let left = c1.look().unwrap().unwrap();
+    assert_eq!(left.asker.as_deref(), Some(&by("c2")));
+    // A controller of an earlier version leaves the note as it is, which is of another term then.
+    let note = format!(
+        "UPDATE lease SET epoch = epoch + 1, heir = NULL, state = 'held' WHERE epoch = {}",
+        second.epoch.0
+    );
+    c1.db().batch(&note).unwrap();
+    assert_eq!(c1.look().unwrap().unwrap().asker, None);
     c1.forget_me().unwrap();
     assert_eq!(standbys(&c2), [""; 0]);
 }
@@ -158,7 +179,7 @@ fn a_controller_has_the_sites_keys_from_the_database_if_it_has_the_data_key() {
 
     // A new data key: a controller that starts next is not stopped by what the old one has sealed.
     let mut store = store;
-    store.rekey(&crate::store::KeyFile::at(&place.key_file())).unwrap();
+    store.rekey(&crate::store::KeyFile::at(&place.key_file()), &crate::store::testing::operator()).unwrap();
     assert!(!c1.fetch_keys(&place.key_file(), &other).unwrap());
     store.share_keys(&place.location(), &mine).unwrap();
     assert!(c1.fetch_keys(&place.key_file(), &other).unwrap());

@@ -7,7 +7,7 @@ use super::*;
 use crate::store::sealed::PIECE;
 use crate::store::sealed::SPEC;
 use crate::store::sealed_content::{put_content, read_content};
-use crate::store::testing::{Place, each};
+use crate::store::testing::{Place, each, operator};
 use crate::store::{KEY_FILE, Store as _};
 
 const STACK: &str = include_str!("../testdata/stack.sql");
@@ -144,7 +144,7 @@ fn a_new_key_opens_everything_and_the_old_one_nothing() {
         assert_eq!(with_marker(place.folder()), Vec::<String>::new());
         let (found, old) = (all(&mut store), store.key());
         assert!(found.contains("marker-digest-of-password"));
-        let id = store.rekey(&file).unwrap();
+        let id = store.rekey(&file, &operator()).unwrap();
         assert_eq!((store.key().id(), all(&mut store)), (id, found.clone()));
         drop(store);
         let mut store = place.open();
@@ -180,7 +180,7 @@ fn whatever_a_crash_leaves_of_a_change_of_keys_the_next_start_opens_the_database
                 file.prepare(&new).unwrap();
             }
             if steps >= 2 {
-                store.seal_anew(&new).unwrap();
+                store.seal_anew(&new, &operator()).unwrap();
             }
             if steps >= 3 {
                 file.use_next().unwrap();

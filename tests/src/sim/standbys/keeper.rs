@@ -109,7 +109,15 @@ fn served(shared: &mut Shared, request: Request, member: &super::Member, bits: u
             let last = seen.map_or(0, |seen| seen.term.epoch.0).max(shared.tables.epoch);
             let term = Term { epoch: Epoch(last + 1), bits };
             let (holder, since) = (member.clone(), String::new());
-            *row = Some(Record { term, holder, since, beat: 0, agents: 0, state: LeaseState::Held });
+            *row = Some(Record {
+                term,
+                holder,
+                since,
+                beat: 0,
+                agents: 0,
+                state: LeaseState::Held,
+                asker: None,
+            });
             shared.counts.add(format!("standby {how}"));
             Answer::Took(Some(term))
         }

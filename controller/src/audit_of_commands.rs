@@ -1,0 +1,48 @@
+//! Rows of the audit about what nobody asked for by a request: commands of `muster-controller`, and changes of the active
+//! controller. Also the audit's lines in the journal, which are the same for requests.
+//!
+//! Absent: rows of requests (`driver/audit.rs`), and of changes of the active controller (`lease/succession.rs`).
+
+use std::borrow::Cow;
+
+use muster_engine::record::AuditRecord;
+use nix::unistd::{Uid, User, gethostname};
+
+/// The user who runs this program, on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Runner {
+    pub actor: String,
+    pub from: String,
+}
+
+impl Runner {
+    /// The user of this process.
+    pub fn of_this_process() -> Self {
+        let uid = Uid::current();
+        let name = User::from_uid(uid).ok().flatten().map(|user| user.name);
+        let host = gethostname().ok().and_then(|name| name.into_string().ok());
+        let host = host.unwrap_or_else(|| "unknown".to_owned());
+        Self {
+            actor: name.unwrap_or_else(|| format!("uid {uid}")),
+            from: format!("host {host}, process {}", std::process::id()),
+        }
+    }
+
+    /// The row about what this user did.
+    pub fn did(&self, action: &'static str, target: &str, what: String) -> AuditRecord {
+        AuditRecord {
+            actor: self.actor.clone(),
+            from: self.from.clone(),
+            action: Cow::Borrowed(action),
+            target: target.to_owned(),
+            what,
+            result: "ok".to_owned(),
+        }
+    }
+}
+
+/// The audit's line in the journal.
+pub fn to_journal(record: &AuditRecord) {
+    let AuditRecord { actor, from, action, target, what, result } = record;
+    tracing::info!(target: "muster_audit", actor, from, %action, of = target, what, result);
+}

@@ -41,7 +41,7 @@ use self::lobby::{Lobby, Places};
 use self::metered::Metered;
 use super::intake::Feed;
 use super::limit_warnings::Quiet;
-use super::nodes::Nodes;
+use super::nodes::{LoadPause, Nodes};
 use super::{Common, LinkHandle};
 use crate::pki::Pki;
 use crate::random::random;
@@ -206,13 +206,17 @@ async fn accept(shared: Arc<Shared>, listener: TcpListener, mut stopping: watch:
         // Dropping the last handle also means a stop.
         let _ = stopping.wait_for(|stop| *stop).await;
     });
+    let mut pause = LoadPause::default();
     loop {
         // Reaps ended tasks first, or they pile up behind arrivals.
         while let Some(ended) = tasks.try_join_next() {
             note(ended);
         }
         let accepted = tokio::select! {
-            accepted = listener.accept() => accepted,
+            accepted = async {
+                pause.is_over(&shared.nodes.common).await;
+                listener.accept().await
+            } => accepted,
             Some(ended) = tasks.join_next() => {
                 note(ended);
                 continue;

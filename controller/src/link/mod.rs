@@ -72,6 +72,11 @@ impl Common {
         self.is_open.send_replace(true);
     }
 
+    /// Whether this controller is the active one, and still loads the site.
+    fn loads(&self) -> bool {
+        self.tenure.holds() && !*self.is_open.borrow()
+    }
+
     fn opens(&self) -> watch::Receiver<bool> {
         self.is_open.subscribe()
     }

@@ -1,5 +1,6 @@
 //! The parts that every link shares: the nodes that are connected, and the ways from them to the driver and back.
-//! Decides whether this controller lets clients in, or sends them to the active one (`may_enter`).
+//! Decides whether this controller lets clients in, or sends them to the active one (`may_enter`), and that newcomers wait
+//! while it loads the site (`LoadPause`).
 //!
 //! Absent: who is active (`lease.rs`), and the reasons to refuse one node (`link/direct/connection.rs`).
 
@@ -10,7 +11,7 @@ use muster_shared::NodeId;
 use muster_shared::model::Up;
 use muster_shared::seal::{Seal, SealPublic};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
 use super::contents::Contents;
 use super::heartbeats::Heartbeats;
@@ -22,7 +23,9 @@ use super::{Common, LinkEvent};
 use crate::pki::Pki;
 
 /// The longest time that a client waits to be let in: less than an agent waits for it.
-const ENTER_WITHIN: Duration = Duration::from_secs(6);
+const ENTER_WITHIN: Duration = Duration::from_secs(8);
+/// The longest time for which newcomers are not heard while the site is loaded. A larger site says to them that it is loaded.
+const LOAD_PAUSE: Duration = Duration::from_secs(3);
 /// The longest look at the lease before a client is sent to another controller.
 const LOOK_WITHIN: Duration = Duration::from_millis(100);
 
@@ -38,6 +41,26 @@ pub(super) struct Nodes {
     pub refusals: Quiet,
     /// The time limit of the driver's answers.
     answer_within: Duration,
+}
+
+/// A pause of the link while the site is loaded: handshakes of a whole fleet would take the processors from that, and
+/// nobody comes in before it is done. The kernel keeps those who knock.
+#[derive(Debug, Default)]
+pub(super) struct LoadPause {
+    since: Option<Instant>,
+}
+
+impl LoadPause {
+    /// Returns at once where no site is being loaded.
+    pub async fn is_over(&mut self, common: &Common) {
+        if !common.loads() {
+            self.since = None;
+            return;
+        }
+        let until = *self.since.get_or_insert_with(Instant::now) + LOAD_PAUSE;
+        // The sender lives as long as `common`.
+        let _ = timeout_at(until, common.opens().wait_for(|is_open| *is_open)).await;
+    }
 }
 
 impl Nodes {
@@ -167,6 +190,28 @@ mod tests {
         nodes.common.open();
         enters.await.unwrap();
         nodes.may_enter().await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn newcomers_wait_while_the_site_is_loaded_and_not_for_long() {
+        let common = Common::new(Tenure::none());
+        let mut pause = LoadPause::default();
+        let began = Instant::now();
+        pause.is_over(&common).await;
+        assert_eq!(began.elapsed(), Duration::ZERO, "a standby loads nothing");
+        common.tenure.set(FAR);
+        assert!(timeout(SOON, pause.is_over(&common)).await.is_err(), "the site is not loaded");
+        pause.is_over(&common).await;
+        pause.is_over(&common).await;
+        assert_eq!(began.elapsed(), LOAD_PAUSE, "one load has one pause");
+        let opens = async {
+            sleep_until(Instant::now() + SOON).await;
+            common.open();
+        };
+        let mut other = LoadPause::default();
+        tokio::join!(opens, other.is_over(&common));
+        assert_eq!(began.elapsed(), LOAD_PAUSE + SOON);
+        other.is_over(&common).await;
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,4 +1,4 @@
-//! Bridges, the links between them and the ways of intents, as a picture: an SVG document, or one for Graphviz.
+//! Bridges, the links between them and the ways of intents or of a packet, as a picture: an SVG document, or one for Graphviz.
 //!
 //! Absent: how a link is found by LLDP (`controller/intent/src/links_from_reports.rs`), how a path is chosen
 //! (`controller/intent/src/compile/constrained_path.rs`), and the drawing itself (`drawing.rs`).
@@ -6,7 +6,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use muster_api::intent::{BridgeView, IntentWay, LinkView, Point, TopologyView};
+use muster_api::intent::{BridgeView, IntentWay, LinkEnds, LinkView, Point, TopologyView};
 
 use crate::drawing::{Drawing, Line, Look, Shape};
 use crate::words::{count, word};
@@ -40,7 +40,7 @@ pub struct Picture {
     title: String,
     devices: Vec<Device>,
     cables: Vec<Cable>,
-    intents: Vec<IntentPath>,
+    ways: Vec<Way>,
 }
 
 #[derive(Debug)]
@@ -63,11 +63,12 @@ struct Cable {
     about: Vec<String>,
 }
 
-/// The way of an intent.
+/// The way of an intent or of a packet.
 #[derive(Debug)]
-struct IntentPath {
-    key: String,
-    state: String,
+struct Way {
+    name: String,
+    /// What the legend says of it.
+    legend: String,
     /// Cables, and whether it goes from their end to their beginning.
     hops: Vec<(usize, bool)>,
 }
@@ -75,6 +76,25 @@ struct IntentPath {
 impl Picture {
     /// The picture of an answer; the answer may be of any controller.
     pub fn of(network: &TopologyView) -> Self {
+        let named = |intent: &'_ IntentWay| {
+            let (key, state) = (word(&intent.key), word(&intent.state));
+            (key.clone(), format!("intent {key} {state}"))
+        };
+        let ways = network.intents.iter().take(DRAWN);
+        Self::with(network, ways.map(|intent| (named(intent), &*intent.links)))
+    }
+
+    /// The picture of an answer, with the links that a packet takes in place of intents.
+    pub fn of_packet(network: &TopologyView, links: &[LinkEnds]) -> Self {
+        let named = ("the packet".to_owned(), "the way of the packet".to_owned());
+        Self::with(network, std::iter::once((named, links)))
+    }
+
+    /// Each way with its name and its line of the legend.
+    fn with<'w>(
+        network: &TopologyView,
+        ways: impl Iterator<Item = ((String, String), &'w [LinkEnds])>,
+    ) -> Self {
         let device = |device: &BridgeView| Device {
             name: word(&device.device),
             state: state(device.up, device.away),
@@ -101,14 +121,14 @@ impl Picture {
             let ports = (word(&link.from.port), word(&link.to.port));
             cables.push(Cable { from, to, ports, up: link.up, both: false, about: vec![about] });
         }
-        let way = |intent: &IntentWay| {
-            let hops = intent.links.iter().filter_map(|link| known.get(&(&link.from, &link.to)).copied());
-            IntentPath { key: word(&intent.key), state: word(&intent.state), hops: hops.collect() }
+        let way = |((name, legend), links): ((String, String), &[LinkEnds])| {
+            let hops = links.iter().filter_map(|link| known.get(&(&link.from, &link.to)).copied());
+            Way { name, legend, hops: hops.collect() }
         };
-        let intents: Vec<IntentPath> = network.intents.iter().take(DRAWN).map(way).collect();
+        let ways: Vec<Way> = ways.map(way).collect();
         let title =
             format!("{}, {}", count(devices.len() as u64, "bridge"), count(cables.len() as u64, "link"));
-        Self { title, devices, cables, intents }
+        Self { title, devices, cables, ways }
     }
 
     /// An SVG document.
@@ -165,14 +185,14 @@ fn drawing(picture: &Picture) -> Drawing {
     };
     let mut lines: Vec<Line> = picture.cables.iter().map(cable).collect();
     let mut legend = vec![(link, "a link".to_owned()), (down, "a link over which nothing passes".to_owned())];
-    for (way, stroke) in picture.intents.iter().zip(COLOURS) {
+    for (way, stroke) in picture.ways.iter().zip(COLOURS) {
         let look = Look { stroke, is_wide: true, has_arrow: true, ..Look::default() };
         for (cable, back) in &way.hops {
             let cable = &picture.cables[*cable];
             let (from, to) = if *back { (cable.to, cable.from) } else { (cable.from, cable.to) };
-            lines.push(Line { from: place[from], to: place[to], tooltip: way.key.clone(), look });
+            lines.push(Line { from: place[from], to: place[to], tooltip: way.name.clone(), look });
         }
-        legend.push((look, format!("intent {} {}", way.key, way.state)));
+        legend.push((look, way.legend.clone()));
     }
     Drawing {
         title: picture.title.clone(),

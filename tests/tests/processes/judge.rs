@@ -21,7 +21,7 @@ const PAGE_MAX: u64 = 2_000_000;
 /// With this, pictures of the pages are written into `docs/console`.
 const WRITE: &str = "MUSTER_WRITE_DOCUMENTS";
 /// The pictures that `docs/console.md` shows.
-const KEPT: [&str; 11] = [
+const KEPT: [&str; 16] = [
     "login-oidc",
     "fleet",
     "fleet-dark",
@@ -29,9 +29,14 @@ const KEPT: [&str; 11] = [
     "stack",
     "stack-dark",
     "preview",
+    "resources",
+    "events",
+    "rollout",
     "device",
     "network",
     "intent",
+    "traced",
+    "verify",
     "audit",
 ];
 /// axe-core, as a script.

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 use axum::extract::{Path, Query};
 use axum::response::Response;
 use maud::{Markup, html};
-use muster_api::intent::{IntentWay, LinkEnds, Point, TopologyView};
+use muster_api::intent::{LinkEnds, Point, TopologyView};
 use muster_api::trace::{IntentProof, TraceEnd, TraceHop, TraceRule, TraceView, Verdict};
 use muster_front::{escaped, path};
 use muster_picture::network::{Picture, point};
+use muster_picture::words::count;
 use serde::Deserialize;
 
 use super::device_path;
@@ -77,7 +78,7 @@ async fn proof(visitor: &Visitor, key: &str) -> Result<Page, Problem> {
     let content = html! {
         p { "Of " (link(&path(["console", "intents", key]), key)) ": " (badge(class)) " " (says) }
         @if !proof.reason.is_empty() { p.error { (proof.reason) } }
-        p { "Packets were tried at " (proof.tried) " ports" @if proof.left_out > 0 { ", and at " (proof.left_out) " none" } "." }
+        p { "Packets were tried at " (count(proof.tried as u64, "port")) @if proof.left_out > 0 { ", and at " (proof.left_out) " none" } "." }
         (drawn)
     };
     Ok(Page { section: Section::Intents, title: format!("Proof of {key}"), is_live: false, content })
@@ -105,9 +106,9 @@ fn met(trace: &TraceView) -> String {
 /// The path drawn, its hops and its ends.
 async fn traced(visitor: &Visitor, trace: &TraceView) -> Result<Markup, Problem> {
     let asked = format!("/v1/topology?limit={DRAWN_MAX}&devices={}", met(trace));
-    let mut network: TopologyView = visitor.api.get(&asked).await?;
-    network.intents = vec![way(trace, &network)];
-    let drawn = picture("Path of the packet", move || Picture::of(&network).svg()).await;
+    let network: TopologyView = visitor.api.get(&asked).await?;
+    let links = taken(trace, &network);
+    let drawn = picture("Path of the packet", move || Picture::of_packet(&network, &links).svg()).await;
     let verdict = if trace.delivered { "delivered" } else { "lost" };
     Ok(html! {
         h2 { "Path" }
@@ -119,12 +120,12 @@ async fn traced(visitor: &Visitor, trace: &TraceView) -> Result<Markup, Problem>
 }
 
 /// The links that the packet takes.
-fn way(trace: &TraceView, network: &TopologyView) -> IntentWay {
+fn taken(trace: &TraceView, network: &TopologyView) -> Vec<LinkEnds> {
     let outputs: Vec<&Point> = trace.hops.iter().flat_map(|hop| &hop.outputs).collect();
     let ends =
         |link: &muster_api::intent::LinkView| LinkEnds { from: link.from.clone(), to: link.to.clone() };
     let taken = network.links.iter().filter(|link| outputs.contains(&&link.from));
-    IntentWay { key: "packet".to_owned(), state: String::new(), links: taken.map(ends).collect() }
+    taken.map(ends).collect()
 }
 
 fn hop(hop: &TraceHop) -> Vec<Markup> {

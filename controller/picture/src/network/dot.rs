@@ -34,8 +34,8 @@ pub fn document(picture: &Picture) -> String {
             quoted(&cable.about.join("; ")),
         ));
     }
-    for (way, colour) in picture.intents.iter().zip(COLOURS) {
-        line(format!("  // {}", quoted(&format!("{} {}", way.key, way.state))));
+    for (way, colour) in picture.ways.iter().zip(COLOURS) {
+        line(format!("  // {}", quoted(&way.legend)));
         for (cable, back) in &way.hops {
             let cable = &picture.cables[*cable];
             let (from, to) = if *back { (cable.to, cable.from) } else { (cable.from, cable.to) };
@@ -43,7 +43,7 @@ pub fn document(picture: &Picture) -> String {
                 "  {} -> {} [color=\"{colour}\", penwidth=2, tooltip={}];",
                 name(from),
                 name(to),
-                quoted(&way.key)
+                quoted(&way.name)
             ));
         }
     }

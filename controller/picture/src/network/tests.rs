@@ -54,3 +54,10 @@ fn a_large_network_is_drawn_in_part_and_says_so() {
     let empty = Picture::of(&TopologyView::default()).svg();
     assert!(empty.contains("0 bridges, 0 links"), "{empty}");
 }
+
+#[test]
+fn a_packet_has_its_way_and_is_no_intent() {
+    let network: TopologyView = serde_json::from_value(answer()).unwrap();
+    let drawn = Picture::of_packet(&network, &network.intents[0].links).svg();
+    assert!(drawn.contains(">the way of the packet<") && !drawn.contains(">intent "), "{drawn}");
+}

@@ -136,6 +136,7 @@ struct WorldArgs {
 impl WorldArgs {
     fn options(&self) -> sim::Options {
         sim::Options {
+            postgres: None,
             seed: self.seed,
             nodes: self.nodes as usize,
             stacks: self.stacks as usize,

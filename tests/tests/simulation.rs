@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::ValueEnum as _;
+use muster_testbed::Postgres;
 use muster_tests::sim::{Level, Options, Part, Parts, run};
 use muster_tests::topology::{self, Shape};
 
@@ -62,6 +63,7 @@ fn corpus(is_all: bool, turn: u64) -> Vec<Options> {
                 stacks: stacks.parse().unwrap(),
                 minutes: minutes.parse().unwrap(),
                 faults: Level::from_str(faults, true).unwrap(),
+                postgres: None,
                 parts: Parts::but(&left_out, &asked),
             });
         }
@@ -93,6 +95,26 @@ fn what_once_failed() {
             });
         }
     });
+}
+
+/// Its rows go many by one statement, which must be what they are one after the other.
+#[test]
+fn postgresql_gives_back_what_a_site_has_committed() {
+    let server = Postgres::start();
+    server.create("sites");
+    // A run's options are copied, and this process has few of them.
+    let url: &'static str = server.url("sites").leak();
+    let first = run_number() * 100_000 + 50_000;
+    std::thread::scope(|scope| {
+        for seeds in [[first, first + 1], [first + 2, first + 3]] {
+            let options =
+                move |seed| Options { seed, minutes: 10, postgres: Some(url), ..Options::default() };
+            scope.spawn(move || seeds.into_iter().map(options).for_each(passes));
+        }
+    });
+    let commits =
+        format!("SELECT CAST(value AS BIGINT) > 100 FROM site_seed_{first}.meta WHERE key = 'commit'");
+    assert_eq!(server.psql("sites", &commits), "t");
 }
 
 #[test]

@@ -83,6 +83,9 @@ pub struct Options {
     pub faults: Level,
     /// The parts that sites have besides the rest.
     pub parts: Parts,
+    /// The URL of a database in PostgreSQL that takes the run's commits as well, as a site of its own, where other runs have
+    /// a file of SQLite or nothing.
+    pub postgres: Option<&'static str>,
 }
 
 /// The parts that a run may be without: seeds that failed before there was such a thing.
@@ -211,7 +214,15 @@ impl Parts {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { seed: 1, nodes: 10, stacks: 3, minutes: 20, faults: Level::Heavy, parts: Parts::ALL }
+        Self {
+            seed: 1,
+            nodes: 10,
+            stacks: 3,
+            minutes: 20,
+            faults: Level::Heavy,
+            parts: Parts::ALL,
+            postgres: None,
+        }
     }
 }
 

@@ -1,8 +1,9 @@
-//! The real database beside the tables in memory, for each tenth seed: what is committed to the one is committed to the
-//! other, and what the one gives to a controller that starts, the other gives as well.
+//! The real database beside the tables in memory, for each tenth seed a file of SQLite, and PostgreSQL where a run has that:
+//! what is committed to the one is committed to the other, and what the one gives to a controller that starts, the other
+//! gives as well.
 //!
-//! Independent changes of a commit are written in another order than the tables take them (`order.rs`), and commits fail
-//! at any of their rows (`inject.rs`): then nothing of them is there, and the driver gets the very error.
+//! Independent changes of a commit are written in another order than the tables take them (`order.rs`). In SQLite, commits
+//! fail at any of their rows (`inject.rs`): then nothing of them is there, and the driver gets the very error.
 //!
 //! Times are left out, or are whole seconds: the database counts what has waited by this machine's clock.
 
@@ -13,13 +14,14 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use muster_controller::store::{Database, Store as _, StoreError};
+use muster_controller::store::{Database, Location, Store as _, StoreError};
 use muster_engine::Snapshot;
 use muster_engine::record::{Change, ResourceRecord, RolloutRecord, StackRecord};
 use tempfile::TempDir;
 
 use inject::{Injector, Wrong};
 
+use super::Options;
 use super::dice::Dice;
 use super::fault::Kind;
 use super::world::World;
@@ -33,7 +35,7 @@ const ROWS: [u64; 4] = [1, 3, 10, 100];
 /// The database.
 pub struct Beside {
     store: Database,
-    injector: Injector,
+    injector: Option<Injector>,
     dice: Dice,
     _folder: TempDir,
 }
@@ -47,40 +49,56 @@ pub enum Refused {
 }
 
 impl Beside {
-    /// Makes the real database for this seed, if the seed has one.
-    pub fn of(seed: u64) -> Option<Self> {
-        seed.is_multiple_of(EACH).then(|| {
-            let folder = tempfile::tempdir().expect("a folder for temporary files");
-            let path = folder.path().join("muster.db");
-            let store = Database::sqlite(&path, &folder.path().join("key")).expect("a new database");
-            let injector = Injector::new(&path).expect("triggers of our own");
-            Self { store, injector, dice: Dice::new(seed, "beside"), _folder: folder }
-        })
+    /// Makes the real database for this run, if the run has one.
+    pub fn of(options: &Options) -> Option<Self> {
+        let Options { seed, postgres, .. } = *options;
+        if postgres.is_none() && !seed.is_multiple_of(EACH) {
+            return None;
+        }
+        let folder = tempfile::tempdir().expect("a folder for temporary files");
+        let path = folder.path().join("muster.db");
+        let at = match postgres {
+            None => Location::Sqlite(path.clone()),
+            Some(url) => {
+                let site = format!("seed-{seed}").parse().expect("a name of a site");
+                url.parse::<Location>().expect("a URL of PostgreSQL").of_site(&site)
+            }
+        };
+        let store = Database::open(&at, &folder.path().join("key")).expect("a new database");
+        let injector = postgres.is_none().then(|| Injector::new(&path).expect("triggers of our own"));
+        Some(Self { store, injector, dice: Dice::new(seed, "beside"), _folder: folder })
     }
 
     /// The next commit goes wrong, if it has enough rows. What it is, for reports.
-    pub fn arm(&mut self) -> String {
+    pub fn arm(&mut self) -> Option<String> {
+        let injector = self.injector.as_mut()?;
         let (wrong, rows) = (Wrong::any(&mut self.dice), *self.dice.pick(&ROWS));
         let rows = 1 + self.dice.below(rows);
-        self.injector.arm(wrong, rows).expect("nobody else holds the database");
-        format!("{wrong:?} at row {rows}")
+        injector.arm(wrong, rows).expect("nobody else holds the database");
+        Some(format!("{wrong:?} at row {rows}"))
     }
 
     /// Nothing goes wrong any more.
     pub fn disarm(&mut self) {
-        self.injector.disarm().expect("nobody else holds the database");
+        if let Some(injector) = &mut self.injector {
+            injector.disarm().expect("nobody else holds the database");
+        }
+    }
+
+    fn armed(&self) -> Option<Wrong> {
+        self.injector.as_ref().and_then(Injector::armed)
     }
 
     /// Another program holds the database no longer.
     pub fn let_go(&mut self) {
-        if self.injector.armed() == Some(Wrong::Held) {
+        if self.armed() == Some(Wrong::Held) {
             self.disarm();
         }
     }
 
     /// If another program holds the database: what it says to a commit, of which it must take nothing.
     pub fn held(&mut self, changes: &mut dyn Iterator<Item = Change>) -> Option<Refused> {
-        let wrong = self.injector.armed().filter(|wrong| *wrong == Wrong::Held)?;
+        let wrong = self.armed().filter(|wrong| *wrong == Wrong::Held)?;
         let mut taken = 0;
         let written = self.store.commit(&mut changes.inspect(|_| taken += 1), &[]);
         self.disarm();
@@ -93,7 +111,7 @@ impl Beside {
 
     /// Writes a commit; why it is not written, if so.
     pub fn commit(&mut self, changes: &[Change]) -> Option<Refused> {
-        let wrong = self.injector.armed();
+        let wrong = self.armed();
         let changes = order::shuffled(changes, &mut self.dice);
         let written = self.store.commit(&mut changes.into_iter(), &[]);
         self.disarm();
@@ -136,7 +154,7 @@ impl World {
         let mut shared = self.shared.borrow_mut();
         let Some(beside) = &mut shared.beside else { return };
         if self.faults.strikes(self.now, Kind::StatementFails, "the controller") {
-            let what = beside.arm();
+            let Some(what) = beside.arm() else { return };
             drop(shared);
             self.note(|_| format!("FAULT {} {what}", Kind::StatementFails.name()));
         }

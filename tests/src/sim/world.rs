@@ -265,7 +265,7 @@ impl World {
         let shared = Shared {
             in_flight_per_node: limits.in_flight_per_node,
             // Its database would have to go back as well.
-            beside: Beside::of(options.seed).filter(|_| !history.is_on),
+            beside: Beside::of(&options).filter(|_| !history.is_on),
             limits: options.parts.load.then_some(limits),
             clocks: Clocks::new(options.seed, options.parts.clocks),
             ..Shared::default()

@@ -13,7 +13,7 @@ use muster_shared::{Epoch, NodeId, StackName};
 use super::clock_across_restarts::SteadyClock;
 use super::key::{DataKey, KeyFile};
 use super::rekey::sealed_with;
-use super::sql::{Db, values};
+use super::sql::Db;
 use super::write::Writer;
 use super::{Bounds, Failure, Location, Store, StoreError, meta, name, schema};
 use crate::durations::Durations;
@@ -120,11 +120,7 @@ impl Database {
             if let Some(id) = highest_row {
                 schema::raise_highest_row(&self.db, id)?;
             }
-            let mut update = self.db.prepare("UPDATE nodes SET last_seen = ?2 WHERE name = ?1")?;
-            for node in seen {
-                update.execute(values![node.as_str(), now])?;
-            }
-            Ok(())
+            writer.saw(seen)
         });
         let is_full = written.as_ref().is_err_and(|error| error.failure() == Failure::Full);
         self.wants = if is_full { bytes } else { 0 };

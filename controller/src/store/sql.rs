@@ -105,6 +105,18 @@ impl Db {
         }
     }
 
+    /// Prepares a statement of which a commit may have thousands. PostgreSQL collects its rows, and takes many at a
+    /// time (`postgres/many.rs`).
+    ///
+    /// It is `INSERT … VALUES`, `UPDATE … WHERE` or `DELETE … WHERE`, and of its table it touches nothing but rows with
+    /// the first value in the table's first column. If it names what makes a row the row that it is, those values come first.
+    pub fn prepare_many(&self, sql: &str) -> Result<Statement<'_>, StoreError> {
+        match self {
+            Self::Sqlite(_) => self.prepare(sql),
+            Self::Postgres(link) => Ok(Statement::Postgres(link.prepare_many(sql)?)),
+        }
+    }
+
     /// Runs a statement without results.
     pub fn execute(&self, sql: &str, values: &[Value<'_>]) -> Result<(), StoreError> {
         self.prepare(sql)?.execute(values)
@@ -189,7 +201,8 @@ impl Db {
 }
 
 impl Statement<'_> {
-    /// Runs it without results. PostgreSQL tells of an error later, at the end of the transaction at the latest.
+    /// Runs it without results. PostgreSQL may do so later, and tells of an error later: at the end of the transaction
+    /// at the latest.
     pub fn execute(&mut self, values: &[Value<'_>]) -> Result<(), StoreError> {
         match self {
             Self::Sqlite(statement) => {

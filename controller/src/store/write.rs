@@ -31,6 +31,10 @@ pub(super) const SPEC_VERSION: u8 = 2;
 const GONE_KEPT: usize = 20;
 
 const PUT_EVENT: &str = "INSERT INTO events VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)";
+const REMOVE_RESOURCE: &str = "DELETE FROM resources WHERE id = ?1";
+const PUT_EDGE: &str = "INSERT INTO graph VALUES (?1, ?2)";
+const REMOVE_EDGES: &str = "DELETE FROM graph WHERE needed_by = ?1";
+const SEEN: &str = "UPDATE nodes SET last_seen = ?2 WHERE name = ?1";
 
 /// Writes the changes of one commit.
 pub(super) struct Writer<'d> {
@@ -43,11 +47,14 @@ pub(super) struct Writer<'d> {
     put_resource: Option<Statement<'d>>,
     put_progress: Option<Statement<'d>>,
     put_event: Option<Statement<'d>>,
+    put_edge: Option<Statement<'d>>,
+    remove_edges: Option<Statement<'d>>,
 }
 
 impl<'d> Writer<'d> {
     pub fn new(db: &'d Db, key: &'d DataKey, times: (&'d str, i64), bounds: Bounds) -> Self {
-        Self { db, key, times, bounds, put_resource: None, put_progress: None, put_event: None }
+        let (put_resource, put_progress, put_event, put_edge, remove_edges) = (None, None, None, None, None);
+        Self { db, key, times, bounds, put_resource, put_progress, put_event, put_edge, remove_edges }
     }
 
     pub fn write(&mut self, change: &Change) -> Result<(), StoreError> {
@@ -85,14 +92,14 @@ impl<'d> Writer<'d> {
                 put_progress(prepared(db, &mut self.put_progress, PUT_PROGRESS)?, key, progress, steady)?;
             }
             Change::ResourceRemoved(id) => {
-                db.execute("DELETE FROM resources WHERE id = ?1", values![int(*id)])?;
-                db.execute("DELETE FROM graph WHERE needed_by = ?1", values![int(*id)])?;
+                db.prepare_many(REMOVE_RESOURCE)?.execute(values![int(*id)])?;
+                self.remove_edges(*id)?;
             }
             Change::Edges { needed_by, requires } => {
-                db.execute("DELETE FROM graph WHERE needed_by = ?1", values![int(*needed_by)])?;
-                let mut insert = db.prepare("INSERT INTO graph VALUES (?1, ?2)")?;
+                self.remove_edges(*needed_by)?;
+                let put = prepared(db, &mut self.put_edge, PUT_EDGE)?;
                 for required in requires {
-                    insert.execute(values![int(*needed_by), int(*required)])?;
+                    put.execute(values![int(*needed_by), int(*required)])?;
                 }
             }
             Change::Node(node) => {
@@ -156,6 +163,16 @@ impl<'d> Writer<'d> {
         Ok(())
     }
 
+    /// Notes that these nodes were connected just now.
+    pub fn saw(&mut self, nodes: &[NodeId]) -> Result<(), StoreError> {
+        let mut saw = self.db.prepare_many(SEEN)?;
+        nodes.iter().try_for_each(|node| saw.execute(values![node.as_str(), self.times.0]))
+    }
+
+    fn remove_edges(&mut self, needed_by: u64) -> Result<(), StoreError> {
+        prepared(self.db, &mut self.remove_edges, REMOVE_EDGES)?.execute(values![int(needed_by)])
+    }
+
     fn put_event(&mut self, event: &EventRecord) -> Result<(), StoreError> {
         let (resource, physical) =
             event.resource.as_ref().map(|(name, id)| (&**name, id.to_string())).unzip();
@@ -188,7 +205,7 @@ fn prepared<'s, 'd>(
 ) -> Result<&'s mut Statement<'d>, StoreError> {
     match statement {
         Some(statement) => Ok(statement),
-        none => Ok(none.insert(db.prepare(sql)?)),
+        none => Ok(none.insert(db.prepare_many(sql)?)),
     }
 }
 

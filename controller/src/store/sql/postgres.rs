@@ -3,6 +3,7 @@
 //! ```text
 //!   transaction:  BEGIN ─▶ answer        nothing is taken of the changes before that
 //!                 statement, statement, …  sent at once, answers read when they come
+//!                 row, row, …  collected (`many.rs`), and sent as a statement
 //!                 meta.commit, COMMIT ─▶ all answers
 //! ```
 //!
@@ -18,6 +19,7 @@
 
 mod convert;
 mod error;
+mod many;
 mod new_connection;
 mod server;
 mod tls;
@@ -38,6 +40,7 @@ use crate::lease::Term;
 use crate::store::StoreError;
 use convert::{Param, translated};
 pub use error::PostgresError;
+use many::{Many, Queue, Rows};
 pub use server::Server;
 use wait::{Connection, Deadline};
 
@@ -116,6 +119,9 @@ struct Session {
     client: Arc<Client>,
     connection: Connection,
     statements: HashMap<String, Statement>,
+    /// Those that collect rows, in that form.
+    many: HashMap<String, Arc<Many>>,
+    queue: Queue,
     pending: VecDeque<Pending>,
     pending_bytes: usize,
 }
@@ -124,13 +130,30 @@ struct Session {
 struct Pending {
     answer: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>,
     bytes: usize,
-    change: Option<Arc<str>>,
+    changes: Changes,
+}
+
+/// The changes to which a write belongs, for errors.
+enum Changes {
+    One(Option<Arc<str>>),
+    Many(Rows),
+}
+
+impl Changes {
+    fn failed(&self, error: &Error) -> Option<String> {
+        match self {
+            Self::One(change) => change.as_deref().map(str::to_owned),
+            Self::Many(rows) => rows.failed(error),
+        }
+    }
 }
 
 /// A prepared statement.
 pub struct Prepared<'d> {
     link: &'d Link,
     statement: Statement,
+    /// Rows are collected.
+    many: Option<Arc<Many>>,
 }
 
 impl Link {
@@ -158,14 +181,26 @@ impl Link {
     pub fn prepare(&self, sql: &str) -> Result<Prepared<'_>, StoreError> {
         self.alive()?;
         if let Some(statement) = self.session(|session| session.statements.get(sql).cloned())? {
-            return Ok(Prepared { link: self, statement });
+            return Ok(Prepared { link: self, statement, many: None });
         }
         // Answers come in order: those before the answer to this one are read first.
         self.settle()?;
         let (client, text) = (self.client()?, translated(sql));
         let statement = self.wait(client.prepare(&text))?;
         self.session(|session| session.statements.insert(sql.to_owned(), statement.clone()))?;
-        Ok(Prepared { link: self, statement })
+        Ok(Prepared { link: self, statement, many: None })
+    }
+
+    /// Prepares a statement whose rows are collected.
+    pub fn prepare_many(&self, sql: &str) -> Result<Prepared<'_>, StoreError> {
+        let prepared = self.prepare(sql)?;
+        if let Some(many) = self.session(|session| session.many.get(sql).cloned())? {
+            return Ok(Prepared { many: Some(many), ..prepared });
+        }
+        let many = Many::new(sql, prepared.statement.params()).map_err(|why| self.misfit(&*why))?;
+        let many = Arc::new(many);
+        self.session(|session| session.many.insert(sql.to_owned(), Arc::clone(&many)))?;
+        Ok(Prepared { many: Some(many), ..prepared })
     }
 
     /// Statements without values, one after the other.
@@ -249,7 +284,8 @@ impl Link {
         note.execute(&[Value::Integer(serial_value)])?;
         let client = self.client()?;
         // If a statement before it failed, the server makes a rollback of it.
-        self.send(0, async move { client.batch_execute("COMMIT").await })?;
+        let name = self.changes();
+        self.send(0, name, async move { client.batch_execute("COMMIT").await })?;
         let Err(error) = self.settle() else {
             self.state.borrow_mut().serial = serial;
             return Ok(());
@@ -274,6 +310,7 @@ impl Link {
     /// Ends what the transaction began. If that fails, the connection goes, and the server ends it.
     fn roll_back(&self) {
         let is_closed = self.session(|session| {
+            session.queue = Queue::default();
             session.pending.clear();
             session.pending_bytes = 0;
             session.client.is_closed()
@@ -307,6 +344,8 @@ impl Link {
             client: Arc::new(client),
             connection,
             statements: HashMap::new(),
+            many: HashMap::new(),
+            queue: Queue::default(),
             pending: VecDeque::new(),
             pending_bytes: 0,
         });
@@ -332,27 +371,33 @@ impl Link {
     fn send(
         &self,
         bytes: usize,
+        changes: Changes,
         answer: impl Future<Output = Result<(), Error>> + Send + 'static,
     ) -> Result<(), StoreError> {
         let mut answer: Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> = Box::pin(answer);
         let ready = wait::start(&mut answer);
-        let change = self.state.borrow().change.clone();
         if let Some(answer) = ready {
             let Err(error) = answer else { return Ok(()) };
             // Of all that fail the first one says why: its answer has come as well, and may not be read yet.
-            self.settle()?;
-            return Err(self.failed(&error, change));
+            self.settle_to(0, 0)?;
+            return Err(self.failed(&error, changes.failed(&error)));
         }
         let is_much = self.session(|session| {
-            session.pending.push_back(Pending { answer, bytes, change });
+            session.pending.push_back(Pending { answer, bytes, changes });
             session.pending_bytes += bytes;
             session.pending.len() > PENDING_MAX || session.pending_bytes > PENDING_BYTES_MAX
         })?;
         if is_much { self.settle_to(PENDING_MAX / 2, PENDING_BYTES_MAX / 2) } else { Ok(()) }
     }
 
-    /// Reads the answers to all writes.
+    /// The change that is being written.
+    fn changes(&self) -> Changes {
+        Changes::One(self.state.borrow().change.clone())
+    }
+
+    /// Sends all writes, and reads the answers to them.
     fn settle(&self) -> Result<(), StoreError> {
+        self.flush()?;
         self.settle_to(0, 0)
     }
 
@@ -366,10 +411,10 @@ impl Link {
                 session.pending_bytes -= next.bytes;
                 Some(next)
             })?;
-            let Some(Pending { answer, change, .. }) = next else { return Ok(()) };
+            let Some(Pending { answer, changes, .. }) = next else { return Ok(()) };
             match wait::until(answer, Deadline::after(self.patience.answer)) {
                 Some(Ok(())) => {}
-                Some(Err(error)) => return Err(self.failed(&error, change)),
+                Some(Err(error)) => return Err(self.failed(&error, changes.failed(&error))),
                 None => return Err(self.hangs(self.patience.answer)),
             }
         }
@@ -392,15 +437,13 @@ impl Link {
     }
 
     /// A connection that failed is given up.
-    fn failed(&self, error: &Error, change: Option<Arc<str>>) -> StoreError {
+    fn failed(&self, error: &Error, change: Option<String>) -> StoreError {
         let failed = StoreError::from(PostgresError::of(&self.server, error));
         if error.as_db_error().is_none() || error::is_fatal(error) {
             self.state.borrow_mut().session = None;
         }
         match change {
-            Some(change) => {
-                StoreError::Change { change: change.as_ref().to_owned(), source: Box::new(failed) }
-            }
+            Some(change) => StoreError::Change { change, source: Box::new(failed) },
             None => failed,
         }
     }
@@ -423,11 +466,17 @@ impl Drop for Session {
 
 impl Prepared<'_> {
     pub fn execute(&mut self, values: &[Value<'_>]) -> Result<(), StoreError> {
+        if let Some(many) = &self.many {
+            return self.link.add(many, &self.statement, values);
+        }
+        self.link.flush()?;
         let client = self.link.client()?;
         let statement = self.statement.clone();
         let params: Vec<Param> = values.iter().map(Param::new).collect();
         let bytes = params.iter().map(Param::size).sum();
-        self.link.send(bytes, async move { client.execute_raw(&statement, params).await.map(drop) })
+        self.link.send(bytes, self.link.changes(), async move {
+            client.execute_raw(&statement, params).await.map(drop)
+        })
     }
 
     pub fn each(

@@ -29,6 +29,25 @@ impl Param {
     }
 }
 
+/// Writes a value as its place wants it. An error does not show the value: it may be secret.
+pub(super) fn put(
+    value: ValueRef<'_>,
+    kind: &Type,
+    out: &mut BytesMut,
+) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
+    match (value, kind) {
+        (ValueRef::Null, _) => return Ok(IsNull::Yes),
+        (ValueRef::Integer(number), &Type::INT8) => out.put_i64(number),
+        (ValueRef::Integer(number), &Type::INT4) => out.put_i32(i32::try_from(number)?),
+        (ValueRef::Integer(number), &Type::TEXT) => out.put_slice(number.to_string().as_bytes()),
+        (ValueRef::Text(text), &Type::TEXT) => put_text(text, out),
+        (ValueRef::Text(text), &Type::BYTEA) => out.put_slice(text.as_bytes()),
+        (ValueRef::Blob(bytes), &Type::BYTEA) => out.put_slice(bytes),
+        (value, kind) => return Err(format!("{value:?} cannot be a {kind}").into()),
+    }
+    Ok(IsNull::No)
+}
+
 fn put_text(text: &str, out: &mut BytesMut) {
     if text.contains('\0') {
         out.put_slice(text.replace('\0', NUL).as_bytes());
@@ -39,17 +58,7 @@ fn put_text(text: &str, out: &mut BytesMut) {
 
 impl ToSql for Param {
     fn to_sql(&self, kind: &Type, out: &mut BytesMut) -> Result<IsNull, Box<dyn Error + Sync + Send>> {
-        match (&self.0, kind) {
-            (Value::Null, _) => return Ok(IsNull::Yes),
-            (Value::Integer(number), &Type::INT8) => out.put_i64(*number),
-            (Value::Integer(number), &Type::INT4) => out.put_i32(i32::try_from(*number)?),
-            (Value::Integer(number), &Type::TEXT) => out.put_slice(number.to_string().as_bytes()),
-            (Value::Text(text), &Type::TEXT) => put_text(text, out),
-            (Value::Text(text), &Type::BYTEA) => out.put_slice(text.as_bytes()),
-            (Value::Blob(bytes), &Type::BYTEA) => out.put_slice(bytes),
-            (value, kind) => return Err(format!("{value:?} cannot be a {kind}").into()),
-        }
-        Ok(IsNull::No)
+        put(self.0.borrowed(), kind, out)
     }
 
     fn accepts(_: &Type) -> bool {
@@ -82,6 +91,11 @@ impl<'r> FromSql<'r> for ValueRef<'r> {
 
 /// The statement with PostgreSQL's placeholders: `$1` for `?1`, and the next number for a bare `?`.
 pub(super) fn translated(sql: &str) -> String {
+    numbered(sql, "$")
+}
+
+/// The statement with this before the number of each placeholder.
+pub(super) fn numbered(sql: &str, mark: &str) -> String {
     let mut text = String::with_capacity(sql.len() + 16);
     let (mut is_quoted, mut bare) = (false, 0);
     let mut rest = sql.chars().peekable();
@@ -91,7 +105,7 @@ pub(super) fn translated(sql: &str) -> String {
             text.push(c);
             continue;
         }
-        text.push('$');
+        text.push_str(mark);
         if !rest.peek().is_some_and(char::is_ascii_digit) {
             bare += 1;
             text.push_str(&bare.to_string());

@@ -253,9 +253,9 @@ fn of_two_writes_that_fail_the_first_is_named_whenever_their_answers_come() {
         false => Poll::Pending,
     });
     link.name("the first");
-    link.send(0, at_the_second_look).unwrap();
+    link.send(0, link.changes(), at_the_second_look).unwrap();
     link.name("the second");
-    let error = link.send(0, std::future::ready(second)).unwrap_err();
+    let error = link.send(0, link.changes(), std::future::ready(second)).unwrap_err();
     assert!(error.to_string().starts_with("the first cannot be written: "), "{error}");
 }
 

@@ -102,25 +102,18 @@ impl Database {
         let mut bytes = 0;
         // A database that is busy takes nothing of the changes: the transaction begins before the first of them.
         let written = self.db.transaction(|| {
-            let (mut written, mut highest_row) = (Ok(()), None);
+            let mut written = Ok(());
             let mut writer = Writer::new(&self.db, &self.key, (&now, steady), bounds);
             // Also what comes after a failure is weighed: room is wanted for all of it.
             for change in changes {
                 bytes += name::weight(&change);
-                if let Change::Resource(row) = &change {
-                    highest_row = highest_row.max(Some(row.id));
-                }
                 if written.is_ok() {
                     self.db.name(|| name::name(&change));
                     written = writer.write(&change).map_err(|source| source.of(|| name::name(&change)));
                 }
             }
             written?;
-            self.db.name(|| "the times of nodes".to_owned());
-            if let Some(id) = highest_row {
-                schema::raise_highest_row(&self.db, id)?;
-            }
-            writer.saw(seen)
+            writer.finish(seen)
         });
         let is_full = written.as_ref().is_err_and(|error| error.failure() == Failure::Full);
         self.wants = if is_full { bytes } else { 0 };

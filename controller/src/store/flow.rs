@@ -27,6 +27,8 @@ use super::{StoreError, meta};
 /// its end.
 const SETTLED_KEPT: i64 = 1000;
 
+const FORGET_PAST: &str = "DELETE FROM flow_past WHERE device = ?1 AND id = ?2";
+
 /// An id in the databases' type: ours are below half of the range.
 fn id(id: FlowId) -> i64 {
     id.0.cast_signed()
@@ -41,8 +43,8 @@ pub(super) fn apply(db: &Db, key: &DataKey, change: &FlowChange, now: &str) -> R
             }
         }
         FlowChange::Entries { device, entries, gone } => {
-            let mut remove = db.prepare("DELETE FROM flow_entries WHERE device = ?1 AND id = ?2")?;
-            let mut forget = db.prepare("DELETE FROM flow_past WHERE device = ?1 AND id = ?2")?;
+            let mut remove = db.prepare_many("DELETE FROM flow_entries WHERE device = ?1 AND id = ?2")?;
+            let mut forget = db.prepare_many(FORGET_PAST)?;
             for gone in gone {
                 remove.execute(values![device, id(*gone)])?;
                 forget.execute(values![device, id(*gone)])?;
@@ -50,14 +52,10 @@ pub(super) fn apply(db: &Db, key: &DataKey, change: &FlowChange, now: &str) -> R
             put_entries(db, key, *device, entries, now)?;
         }
         FlowChange::Settled { device, serial } => {
-            db.execute(
-                "DELETE FROM flow_entries WHERE device = ?1 AND removing = 1 AND serial <= ?2",
-                values![device, int(*serial)],
-            )?;
-            db.execute(
-                "DELETE FROM flow_past WHERE device = ?1 AND until <= ?2",
-                values![device, int(*serial)],
-            )?;
+            db.prepare_many("DELETE FROM flow_entries WHERE device = ?1 AND removing = 1 AND serial <= ?2")?
+                .execute(values![device, int(*serial)])?;
+            db.prepare_many("DELETE FROM flow_past WHERE device = ?1 AND until <= ?2")?
+                .execute(values![device, int(*serial)])?;
         }
         FlowChange::Forgotten(ForgottenRecord { node, bridge, generation }) => {
             let number = int(generation.number);
@@ -87,16 +85,12 @@ pub(super) fn apply(db: &Db, key: &DataKey, change: &FlowChange, now: &str) -> R
             db.execute("DELETE FROM flow_operations WHERE id = ?1", values![int(*operation)])?;
         }
         FlowChange::Part(part) => {
-            db.execute(
-                upsert!("flow_parts", ["operation", "device"], ["serial", "count"]),
-                values![int(part.operation), part.device, int(part.serial), int(part.count)],
-            )?;
+            db.prepare_many(upsert!("flow_parts", ["operation", "device"], ["serial", "count"]))?
+                .execute(values![int(part.operation), part.device, int(part.serial), int(part.count)])?;
         }
         FlowChange::PartRemoved { operation, device } => {
-            db.execute(
-                "DELETE FROM flow_parts WHERE operation = ?1 AND device = ?2",
-                values![int(*operation), device],
-            )?;
+            db.prepare_many("DELETE FROM flow_parts WHERE operation = ?1 AND device = ?2")?
+                .execute(values![int(*operation), device])?;
         }
     }
     Ok(())
@@ -104,41 +98,26 @@ pub(super) fn apply(db: &Db, key: &DataKey, change: &FlowChange, now: &str) -> R
 
 fn put_device(db: &Db, record: &FlowDeviceRecord, now: &str) -> Result<(), StoreError> {
     let (sent, serial) = record.sent.unzip();
-    db.execute(
-        upsert!(
-            "flow_devices",
-            ["device"],
-            [
-                "node",
-                "bridge",
-                "serial",
-                "settled",
-                "sent_epoch",
-                "sent_number",
-                "sent_serial",
-                "foreign_policy"
-            ]
-        ),
-        values![
-            record.device,
-            record.node.as_str(),
-            record.bridge.as_str(),
-            int(record.serial),
-            int(record.settled),
-            sent.map(|sent| sent.epoch.0),
-            sent.map(|sent| int(sent.number)),
-            serial.map(int),
-            record.foreign.as_str(),
-        ],
-    )?;
-    db.execute(
-        "INSERT INTO flow_settled VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING",
-        values![record.device, int(record.settled), now],
-    )?;
-    db.execute(
-        "DELETE FROM flow_settled WHERE device = ?1 AND serial < ?2",
-        values![record.device, int(record.settled) - SETTLED_KEPT],
-    )
+    db.prepare_many(upsert!(
+        "flow_devices",
+        ["device"],
+        ["node", "bridge", "serial", "settled", "sent_epoch", "sent_number", "sent_serial", "foreign_policy"]
+    ))?
+    .execute(values![
+        record.device,
+        record.node.as_str(),
+        record.bridge.as_str(),
+        int(record.serial),
+        int(record.settled),
+        sent.map(|sent| sent.epoch.0),
+        sent.map(|sent| int(sent.number)),
+        serial.map(int),
+        record.foreign.as_str(),
+    ])?;
+    db.prepare_many("INSERT INTO flow_settled VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?
+        .execute(values![record.device, int(record.settled), now])?;
+    db.prepare_many("DELETE FROM flow_settled WHERE device = ?1 AND serial < ?2")?
+        .execute(values![record.device, int(record.settled) - SETTLED_KEPT])
 }
 
 fn put_entries(
@@ -148,7 +127,7 @@ fn put_entries(
     entries: &[FlowEntryRecord],
     now: &str,
 ) -> Result<(), StoreError> {
-    let mut put = db.prepare(upsert!(
+    let mut put = db.prepare_many(upsert!(
         "flow_entries",
         ["device", "id"],
         [
@@ -166,8 +145,9 @@ fn put_entries(
             "sealed"
         ]
     ))?;
-    let mut forget = db.prepare("DELETE FROM flow_past WHERE device = ?1 AND id = ?2")?;
-    let mut remember = db.prepare("INSERT INTO flow_past VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
+    let mut forget = db.prepare_many(FORGET_PAST)?;
+    let mut remember =
+        db.prepare_many("INSERT INTO flow_past VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
     let has_past = has_past(db, device)?;
     for entry in entries {
         if entry.hidden || entry.past.iter().any(|past| past.hidden) {
@@ -197,6 +177,9 @@ fn put_entries(
         if has_past {
             forget.execute(values![device, id(entry.id)])?;
         }
+    }
+    // Not before all are forgotten: in PostgreSQL many are, by one statement.
+    for entry in entries {
         let mut until = entry.serial;
         for past in &entry.past {
             let place = [device.into(), id(entry.id), int(until)];

@@ -54,13 +54,11 @@ pub(super) fn apply(db: &Db, key: &DataKey, change: &IntentChange, now: &str) ->
     match change {
         IntentChange::Intent(record, owner) => put(db, key, record, *owner, now)?,
         IntentChange::Removed(no) => {
-            db.execute("DELETE FROM intents WHERE number = ?1", values![int(no.0)])?;
+            db.prepare_many("DELETE FROM intents WHERE number = ?1")?.execute(values![int(no.0)])?;
         }
         IntentChange::Device { device, up, ports } => {
-            db.execute(
-                upsert!("topology_devices", ["node", "bridge"], ["up", "ports", "changed_at"]),
-                values![device.node.as_str(), device.bridge.as_str(), up, text(ports)?, now],
-            )?;
+            db.prepare_many(upsert!("topology_devices", ["node", "bridge"], ["up", "ports", "changed_at"]))?
+                .execute(values![device.node.as_str(), device.bridge.as_str(), up, text(ports)?, now])?;
         }
         IntentChange::DeviceRemoved(device) => {
             db.execute(
@@ -90,38 +88,24 @@ fn put(
         ends: record.ends.clone(),
         history: record.history.clone(),
     })?;
-    db.execute(
-        upsert!(
-            "intents",
-            ["number"],
-            [
-                "key",
-                "wish",
-                "request",
-                "state",
-                "version",
-                "errors",
-                "reason",
-                "stands",
-                "owner",
-                "changed_at"
-            ]
-        ),
-        values![
-            number,
-            record.key,
-            SealedText::new(key, WISH, &[number], &wish)?,
-            record.request.as_str(),
-            record.state.as_str(),
-            int(record.version),
-            record.errors,
-            record.reason,
-            stands,
-            owner.map(int),
-            now,
-        ],
-    )?;
-    meta::raise(db, "highest_intent", number)
+    db.prepare_many(upsert!(
+        "intents",
+        ["number"],
+        ["key", "wish", "request", "state", "version", "errors", "reason", "stands", "owner", "changed_at"]
+    ))?
+    .execute(values![
+        number,
+        record.key,
+        SealedText::new(key, WISH, &[number], &wish)?,
+        record.request.as_str(),
+        record.state.as_str(),
+        int(record.version),
+        record.errors,
+        record.reason,
+        stands,
+        owner.map(int),
+        now,
+    ])
 }
 
 pub(super) fn load(db: &Db, key: &DataKey) -> Result<IntentSnapshot, StoreError> {

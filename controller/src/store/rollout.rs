@@ -37,12 +37,13 @@ pub(super) fn apply(db: &Db, change: &RolloutChange, steady: i64) -> Result<(), 
                     rested.map(|rested| began(steady, rested)),
                 ],
             )?;
-            let mut put = db.prepare(upsert!(
+            let mut put = db.prepare_many(upsert!(
                 "rollout_members",
                 ["row_id", "member"],
                 ["begun", "leaving", "counts", "in_batch"]
             ))?;
-            let mut remove = db.prepare("DELETE FROM rollout_members WHERE row_id = ?1 AND member = ?2")?;
+            let mut remove =
+                db.prepare_many("DELETE FROM rollout_members WHERE row_id = ?1 AND member = ?2")?;
             for (name, member) in members {
                 match member {
                     None => remove.execute(values![int(*row), name])?,

@@ -11,6 +11,7 @@ use muster_engine::record::{
     Change, EventRecord, PackedSpec, ProgressRecord, ResourceRecord, RevisionRecord, StackRecord, action_str,
     type_text,
 };
+use muster_intent::record::IntentChange;
 use muster_shared::{NodeId, StackName};
 use muster_template::DriftPolicy;
 
@@ -22,7 +23,7 @@ use super::sealed::{
 };
 use super::sealed_content::{put_content, remove_content};
 use super::sql::{Db, Statement, upsert, values};
-use super::{Bounds, StoreError, corrections, meta};
+use super::{Bounds, StoreError, corrections, meta, schema};
 
 /// The version of the encoding of `resources.spec`.
 pub(super) const SPEC_VERSION: u8 = 2;
@@ -49,12 +50,30 @@ pub(super) struct Writer<'d> {
     put_event: Option<Statement<'d>>,
     put_edge: Option<Statement<'d>>,
     remove_edges: Option<Statement<'d>>,
+    highest: Highest,
+}
+
+/// The highest numbers that were written. They are noted once, since a note of each would keep rows from going together.
+#[derive(Default)]
+struct Highest {
+    row: u64,
+    intent: i64,
 }
 
 impl<'d> Writer<'d> {
     pub fn new(db: &'d Db, key: &'d DataKey, times: (&'d str, i64), bounds: Bounds) -> Self {
-        let (put_resource, put_progress, put_event, put_edge, remove_edges) = (None, None, None, None, None);
-        Self { db, key, times, bounds, put_resource, put_progress, put_event, put_edge, remove_edges }
+        Self {
+            db,
+            key,
+            times,
+            bounds,
+            put_resource: None,
+            put_progress: None,
+            put_event: None,
+            put_edge: None,
+            remove_edges: None,
+            highest: Highest::default(),
+        }
     }
 
     pub fn write(&mut self, change: &Change) -> Result<(), StoreError> {
@@ -86,6 +105,7 @@ impl<'d> Writer<'d> {
                 )?;
             }
             Change::Resource(resource) => {
+                self.highest.row = self.highest.row.max(resource.id);
                 put_resource(prepared(db, &mut self.put_resource, PUT_RESOURCE)?, key, resource, steady)?;
             }
             Change::Progress(progress) => {
@@ -151,7 +171,12 @@ impl<'d> Writer<'d> {
             Change::Content { digest, bytes } => put_content(db, key, &digest.0, bytes)?,
             Change::ContentRemoved(digest) => remove_content(db, key, &digest.0)?,
             Change::Event(event) => self.put_event(event)?,
-            Change::Intent(change) => super::intent::apply(db, key, change, now)?,
+            Change::Intent(change) => {
+                if let IntentChange::Intent(intent, _) = change {
+                    self.highest.intent = self.highest.intent.max(int(intent.no.0));
+                }
+                super::intent::apply(db, key, change, now)?;
+            }
             Change::Flow(change) => super::flow::apply(db, key, change, now)?,
             Change::Counters(counters) => {
                 meta::raise(db, "epoch", counters.epoch.0.into())?;
@@ -163,10 +188,19 @@ impl<'d> Writer<'d> {
         Ok(())
     }
 
-    /// Notes that these nodes were connected just now.
-    pub fn saw(&mut self, nodes: &[NodeId]) -> Result<(), StoreError> {
-        let mut saw = self.db.prepare_many(SEEN)?;
-        nodes.iter().try_for_each(|node| saw.execute(values![node.as_str(), self.times.0]))
+    /// Writes what follows from all changes, and that these nodes were connected just now.
+    pub fn finish(self, seen: &[NodeId]) -> Result<(), StoreError> {
+        let Self { db, times, highest, .. } = self;
+        db.name(|| "the highest numbers".to_owned());
+        if highest.row > 0 {
+            schema::raise_highest_row(db, highest.row)?;
+        }
+        if highest.intent > 0 {
+            meta::raise(db, "highest_intent", highest.intent)?;
+        }
+        db.name(|| "the times of nodes".to_owned());
+        let mut saw = db.prepare_many(SEEN)?;
+        seen.iter().try_for_each(|node| saw.execute(values![node.as_str(), times.0]))
     }
 
     fn remove_edges(&mut self, needed_by: u64) -> Result<(), StoreError> {

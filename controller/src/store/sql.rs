@@ -108,8 +108,9 @@ impl Db {
     /// Prepares a statement of which a commit may have thousands. PostgreSQL collects its rows, and takes many at a
     /// time (`postgres/many.rs`).
     ///
-    /// It is `INSERT … VALUES`, `UPDATE … WHERE` or `DELETE … WHERE`, and of its table it touches nothing but rows with
-    /// the first value in the table's first column. If it names what makes a row the row that it is, those values come first.
+    /// The statement is `INSERT … VALUES`, `UPDATE … WHERE` or `DELETE … WHERE`. The values of the row's key come first.
+    /// The statement touches only rows of its table that have the first value in their first column, and no constraint
+    /// is about rows that differ in that.
     pub fn prepare_many(&self, sql: &str) -> Result<Statement<'_>, StoreError> {
         match self {
             Self::Sqlite(_) => self.prepare(sql),

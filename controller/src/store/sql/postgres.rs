@@ -310,7 +310,7 @@ impl Link {
     /// Ends what the transaction began. If that fails, the connection goes, and the server ends it.
     fn roll_back(&self) {
         let is_closed = self.session(|session| {
-            session.queue = Queue::default();
+            session.queue.take();
             session.pending.clear();
             session.pending_bytes = 0;
             session.client.is_closed()

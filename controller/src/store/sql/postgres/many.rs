@@ -7,17 +7,18 @@
 //!   DELETE FROM graph WHERE needed_by = ?1       DELETE FROM graph USING unnest($1) AS v (c1) WHERE needed_by = v.c1
 //! ```
 //!
-//! **Invariants.** What the database holds after the queue was sent is what the rows would have made one after the
-//! other:
-//! - A row waits only behind rows of its own statement and of those that were used before that. So two rows may change
-//!   places only if their statements differ. The first value of a row says which place of its table the row is about,
-//!   and rows about different places, or of different tables, do not touch the same: they may change places.
-//! - A row whose place is that of a row in a later batch would change places with it: the queue is sent first.
-//! - PostgreSQL refuses an upsert, and makes an arbitrary choice in an update, that has a row twice: the queue is sent
+//! **Invariants.** The database holds what the rows would have made of it one after the other. The first value of a row
+//! is its place: the order of rows with different places, or of different tables, does not matter.
+//! - A statement's rows keep their order, and statements go in the order of their first use. So a row passes earlier
+//!   ones only if these are of a statement that was used later.
+//! - If one of these is about the same place, the queue is sent before the row joins it, and its statement goes last
+//!   from then on: what follows has the two in the same order, such as edges, which are removed and then put.
+//! - PostgreSQL refuses an upsert that has a row twice, and an update of it would use either. So the queue is sent
 //!   before the second one.
-//! - All other statements send the queue first ([`Link::flush`]), and so does the end of a transaction.
+//! - All other statements send the queue first, and so does the end of the transaction ([`Link::flush`]).
 //!
-//! The statement is not prepared: the server plans it for the rows that it has and the table as it is by then.
+//! The statement is not prepared: the server plans it for its number of rows and for the table as it is by then. A kept
+//! plan could be that for a table that was small.
 //!
 //! Absent: which statements come by the thousand (`Db::prepare_many` says what they promise).
 
@@ -164,7 +165,7 @@ impl fmt::Debug for Row {
     }
 }
 
-/// Rows that are not sent yet, by their statements in the order of their first use.
+/// Rows that are not sent yet, by their statements in the order in which these go.
 #[derive(Default)]
 pub(super) struct Queue {
     batches: Vec<Batch>,
@@ -172,7 +173,7 @@ pub(super) struct Queue {
 }
 
 /// Rows of one statement.
-struct Batch {
+pub(super) struct Batch {
     many: Arc<Many>,
     /// The form for one row.
     one: Statement,
@@ -183,7 +184,7 @@ struct Batch {
 }
 
 impl Queue {
-    /// Whether the row would change places with another one about the same place, or be twice in one statement.
+    /// Whether the row would pass another one of its place, or be twice in one statement.
     fn goes_before(&self, many: &Arc<Many>, row: &Row) -> bool {
         let Some(own) = self.batches.iter().position(|batch| Arc::ptr_eq(&batch.many, many)) else {
             return false;
@@ -201,6 +202,22 @@ impl Queue {
         });
         self.bytes += row.elements.len();
         self.batches[own].add(row);
+    }
+
+    /// Lets a statement go last. No row may wait.
+    fn put_last(&mut self, many: &Arc<Many>) {
+        debug_assert!(self.batches.iter().all(|batch| batch.rows.is_empty()), "the queue was sent");
+        self.batches.sort_by_key(|batch| Arc::ptr_eq(&batch.many, many));
+    }
+
+    /// Takes all rows out. The order of the statements stays.
+    pub fn take(&mut self) -> Vec<Batch> {
+        if self.bytes == 0 {
+            return Vec::new();
+        }
+        self.bytes = 0;
+        let fresh = self.batches.iter().map(|batch| Batch::new(&batch.many, &batch.one)).collect();
+        std::mem::replace(&mut self.batches, fresh)
     }
 
     fn is_enough(&self) -> bool {
@@ -346,6 +363,7 @@ impl Link {
         let row = Row::new(many, values, change).map_err(|why| self.misfit(&*why))?;
         if self.session(|session| session.queue.goes_before(many, &row))? {
             self.flush()?;
+            self.session(|session| session.queue.put_last(many))?;
         }
         let is_enough = self.session(|session| {
             session.queue.add(many, one, row);
@@ -358,8 +376,8 @@ impl Link {
 
     /// Sends the rows that wait.
     pub(super) fn flush(&self) -> Result<(), StoreError> {
-        let queue = self.session(|session| std::mem::take(&mut session.queue))?;
-        queue.batches.into_iter().try_for_each(|batch| batch.send(self))
+        let batches = self.session(|session| session.queue.take())?;
+        batches.into_iter().try_for_each(|batch| batch.send(self))
     }
 
     pub(super) fn misfit(&self, why: &dyn StdError) -> StoreError {

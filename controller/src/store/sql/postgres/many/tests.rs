@@ -120,6 +120,31 @@ fn rows_come_out_as_if_they_were_written_one_by_one() {
     }
 }
 
+/// Whichever of two statements about the same place was first, from their second use on they go in their order.
+#[test]
+fn the_order_of_statements_is_learned() {
+    let place = Place::postgres();
+    let store = place.open();
+    let Db::Postgres(link) = store.db() else { panic!("it is PostgreSQL") };
+    store
+        .db()
+        .transaction(|| {
+            let mut put = store.db().prepare_many("INSERT INTO graph VALUES (?1, ?2)")?;
+            let mut remove = store.db().prepare_many("DELETE FROM graph WHERE needed_by = ?1")?;
+            put.execute(values![0i64, 0i64])?;
+            for id in 1..=300i64 {
+                remove.execute(values![id])?;
+                put.execute(values![id, 0i64])?;
+            }
+            let waiting: usize =
+                link.session(|session| session.queue.batches.iter().map(|batch| batch.rows.len()).sum())?;
+            assert_eq!(waiting, 599, "all but the first two");
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!(place.run("SELECT count(*) FROM graph"), "301");
+}
+
 #[test]
 fn a_row_outside_of_a_transaction_is_written_at_once() {
     let place = Place::postgres();

@@ -256,8 +256,9 @@ fn many_rows_are_read_again_with_all_their_values() {
             row.progress = of(row.id, row.id % 2 == 1).progress;
         }
         let event = |number: u64| {
-            let resource = (number % 2 == 0).then(|| (ODD.into(), ResourceId(uuid::Uuid::from_u128(7))));
-            let actor = (number % 3 == 0).then(|| ODD.into());
+            let resource =
+                number.is_multiple_of(2).then(|| (ODD.into(), ResourceId(uuid::Uuid::from_u128(7))));
+            let actor = number.is_multiple_of(3).then(|| ODD.into());
             let (action, status, reason) = ("CREATE", "COMPLETE", ODD.into());
             Change::Event(EventRecord { stack: 1, number, resource, action, status, reason, actor })
         };

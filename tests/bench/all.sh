@@ -67,7 +67,7 @@ bench_postgres() {
     more+=("$(calculate \
       "($(number "$in_postgres" median_ms) - $(number "$in_sqlite" median_ms)) / $(number "$in_postgres" commit_ms)" 2)")
   done
-  printf '{"bench":"one_file_update","what":"postgres - sqlite, the median of %d","commits_more":%s}\n' \
+  printf '{"bench":"one_file_update","what":"postgres - sqlite","rounds":%d,"commits_more":%s}\n' \
     "${#more[@]}" "$(printf '%s\n' "${more[@]}" | sort -n | sed -n "$((${#more[@]} / 2 + 1))p")"
 }
 

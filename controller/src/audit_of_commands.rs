@@ -1,5 +1,5 @@
-//! Rows of the audit about what nobody asked for by a request: commands of `muster-controller`, and changes of the active
-//! controller. Also the audit's lines in the journal, which are the same for requests.
+//! Rows of the audit for changes that no request caused: who ran a command of `muster-controller`. Also the audit's lines in
+//! the journal, which are the same for requests.
 //!
 //! Absent: rows of requests (`driver/audit.rs`), and of changes of the active controller (`lease/succession.rs`).
 

@@ -131,12 +131,15 @@ struct WorldArgs {
     /// Adds what is there only if it is asked for: history, or mixed ones
     #[arg(long, value_enum, value_delimiter = ',', value_name = "PART")]
     with: Vec<sim::Part>,
+    /// Commits to this database of PostgreSQL, too, each seed to a site of its own that must be new
+    #[arg(long, value_name = "URL")]
+    postgres: Option<String>,
 }
 
 impl WorldArgs {
     fn options(&self) -> sim::Options {
         sim::Options {
-            postgres: None,
+            postgres: self.postgres.clone().map(|url| &*url.leak()),
             seed: self.seed,
             nodes: self.nodes as usize,
             stacks: self.stacks as usize,

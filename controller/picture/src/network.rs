@@ -1,4 +1,5 @@
-//! Bridges, the links between them and the ways of intents or of a packet, as a picture: an SVG document, or one for Graphviz.
+//! Bridges, the links between them and the ways of intents or of a packet, as a picture: an SVG document, or one for
+//! Graphviz.
 //!
 //! Absent: how a link is found by LLDP (`controller/intent/src/links_from_reports.rs`), how a path is chosen
 //! (`controller/intent/src/compile/constrained_path.rs`), and the drawing itself (`drawing.rs`).

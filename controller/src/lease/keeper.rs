@@ -13,6 +13,7 @@ use super::{
     Asker, Holder, LeaseState, Member, Record, Seen, Share, Standby, Tenure, Term, Terms, Verdict,
     since_boot, succession,
 };
+use crate::audit_of_commands::to_journal;
 use crate::random::random;
 use crate::site_name::SiteName;
 use crate::store::{LeaseTable, StoreError};
@@ -186,6 +187,7 @@ impl Keeping {
         self.tenure.knocks().clear();
         tracing::info!(site = %self.site, epoch = term.epoch.0, "this controller has the lease");
         let row = succession::row(&self.me.name, record.as_ref(), verdict, term);
+        row.iter().for_each(to_journal);
         Ok(Some((Taken { term, row }, holder)))
     }
 

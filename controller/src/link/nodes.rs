@@ -22,9 +22,11 @@ use super::registry::Registry;
 use super::{Common, LinkEvent};
 use crate::pki::Pki;
 
-/// The longest time that a client waits to be let in: less than an agent waits for it.
-const ENTER_WITHIN: Duration = Duration::from_secs(8);
-/// The longest time for which newcomers are not heard while the site is loaded. A larger site says to them that it is loaded.
+/// The longest time that a client waits to be let in. With [`LOAD_PAUSE`] and a handshake it is less than the ten seconds
+/// that an agent waits.
+const ENTER_WITHIN: Duration = Duration::from_secs(6);
+/// The longest time for which newcomers are not heard while the site is loaded. If that takes longer, they are told that the
+/// controller is starting.
 const LOAD_PAUSE: Duration = Duration::from_secs(3);
 /// The longest look at the lease before a client is sent to another controller.
 const LOOK_WITHIN: Duration = Duration::from_millis(100);
@@ -44,7 +46,7 @@ pub(super) struct Nodes {
 }
 
 /// A pause of the link while the site is loaded: handshakes of a whole fleet would take the processors from that, and
-/// nobody comes in before it is done. The kernel keeps those who knock.
+/// nobody comes in before it is done. The kernel keeps some thousands that knock, and lets others knock again.
 #[derive(Debug, Default)]
 pub(super) struct LoadPause {
     since: Option<Instant>,

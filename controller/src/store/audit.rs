@@ -13,7 +13,6 @@ use super::database::{int, now, rfc3339};
 use super::read::Reader;
 use super::sql::{Db, values};
 use super::{Bounds, Database, StoreError};
-use crate::audit_of_commands::to_journal;
 
 /// The most old rows that a new one removes: the table shrinks while it is used, and no commit is long.
 const REMOVED_AT_ONCE: i64 = 10;
@@ -36,12 +35,18 @@ pub struct AuditQuery {
     pub limit: usize,
 }
 
-pub(super) fn put(db: &Db, record: &AuditRecord, now: &str, bounds: &Bounds) -> Result<(), StoreError> {
+/// Adds a row.
+pub(super) fn add(db: &Db, record: &AuditRecord, now: &str) -> Result<(), StoreError> {
     let AuditRecord { actor, from, action, target, what, result } = record;
     db.prepare(
         "INSERT INTO audit SELECT coalesce(max(number), 0) + 1, ?1, ?2, ?3, ?4, ?5, ?6, ?7 FROM audit",
     )?
-    .execute(values![now, actor, from, &**action, target, what, result])?;
+    .execute(values![now, actor, from, &**action, target, what, result])
+}
+
+/// Adds a row, and removes some of those that are older than the settings want them.
+pub(super) fn put(db: &Db, record: &AuditRecord, now: &str, bounds: &Bounds) -> Result<(), StoreError> {
+    add(db, record, now)?;
     // Nothing is read: a commit would wait for each answer. The newest row stays, for its number is where the next one
     // goes on. Rows go in their order.
     db.execute(
@@ -66,12 +71,11 @@ pub(super) fn put(db: &Db, record: &AuditRecord, now: &str, bounds: &Bounds) -> 
 }
 
 impl Database {
-    /// Adds a row about what was not asked for by a request, to the journal, too.
+    /// Adds a row about a change that no request caused.
     ///
     /// # Errors
-    /// [`StoreError`]: the journal alone has it.
+    /// [`StoreError`]
     pub fn note(&mut self, record: &AuditRecord) -> Result<(), StoreError> {
-        to_journal(record);
         self.db.transaction(|| put(&self.db, record, &now(), &self.bounds))
     }
 }

@@ -161,7 +161,7 @@ impl Database {
             self.db.batch("DROP TABLE IF EXISTS site_keys; DROP TABLE IF EXISTS keys;")?;
             meta::remove(&self.db, "backup")?;
             meta::put(&self.db, "restored", &now())?;
-            audit::put(&self.db, &row, &now(), &self.bounds)?;
+            audit::add(&self.db, &row, &now())?;
             note_scrub(&self.db)
         })?;
         self.scrub()

@@ -108,6 +108,7 @@ fn copy_table(source: &Db, target: &Db, table: &str, columns: &[String]) -> Resu
     // A column such as `table` or `count` may be a word of SQL.
     let names = columns.iter().map(|name| format!("\"{name}\"")).collect::<Vec<_>>().join(", ");
     let places = vec!["?"; columns.len()].join(", ");
+    target.name(|| format!("table {table}"));
     let mut insert = target.prepare_many(&format!("INSERT INTO {table} ({names}) VALUES ({places})"))?;
     let is_text =
         |name: &String| TEXTS.iter().any(|column| column.table == table && column.name == name.as_str());

@@ -43,8 +43,8 @@ fn wrong(column: Column, row: &[i64], why: &str) -> StoreError {
 }
 
 impl Database {
-    /// Seals everything with a new key, which replaces the old one; the audit says by whom. After a crash or an error, the next start
-    /// continues with the key that the database then has: both keys are kept until that is known.
+    /// Seals everything with a new key, which replaces the old one; the audit says by whom. After a crash or an error, the
+    /// next start continues with the key that the database then has: both keys are kept until that is known.
     ///
     /// # Errors
     /// [`StoreError`]
@@ -84,7 +84,7 @@ impl Database {
             }
             super::shared_keys::forget(db)?;
             note_key(db, new)?;
-            audit::put(db, &row, &now(), &self.bounds)?;
+            audit::add(db, &row, &now())?;
             note_scrub(db)
         })
     }

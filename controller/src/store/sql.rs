@@ -110,7 +110,8 @@ impl Db {
     ///
     /// The statement is `INSERT … VALUES`, `UPDATE … WHERE` or `DELETE … WHERE`. The values of the row's key come first.
     /// The statement touches only rows of its table that have the first value in their first column, and no constraint
-    /// is about rows that differ in that.
+    /// is about rows that differ in that, unless it is the only statement that a commit has for the table. An update's
+    /// `WHERE` compares by `=` alone.
     pub fn prepare_many(&self, sql: &str) -> Result<Statement<'_>, StoreError> {
         match self {
             Self::Sqlite(_) => self.prepare(sql),

@@ -232,13 +232,14 @@ impl Options {
         use clap::ValueEnum as _;
         let faults = self.faults.to_possible_value().map(|value| value.get_name().to_owned());
         format!(
-            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}{}",
+            "muster-sim replay --seed {} --nodes {} --stacks {} --minutes {} --faults {}{}{}",
             self.seed,
             self.nodes,
             self.stacks,
             self.minutes,
             faults.unwrap_or_default(),
-            self.parts.flags()
+            self.parts.flags(),
+            self.postgres.map_or("", |_| " --postgres URL")
         )
     }
 }

@@ -107,7 +107,7 @@ fn met(trace: &TraceView) -> String {
 async fn traced(visitor: &Visitor, trace: &TraceView) -> Result<Markup, Problem> {
     let asked = format!("/v1/topology?limit={DRAWN_MAX}&devices={}", met(trace));
     let network: TopologyView = visitor.api.get(&asked).await?;
-    let links = taken(trace, &network);
+    let links = links_of_packet(trace, &network);
     let drawn = picture("Path of the packet", move || Picture::of_packet(&network, &links).svg()).await;
     let verdict = if trace.delivered { "delivered" } else { "lost" };
     Ok(html! {
@@ -120,7 +120,7 @@ async fn traced(visitor: &Visitor, trace: &TraceView) -> Result<Markup, Problem>
 }
 
 /// The links that the packet takes.
-fn taken(trace: &TraceView, network: &TopologyView) -> Vec<LinkEnds> {
+fn links_of_packet(trace: &TraceView, network: &TopologyView) -> Vec<LinkEnds> {
     let outputs: Vec<&Point> = trace.hops.iter().flat_map(|hop| &hop.outputs).collect();
     let ends =
         |link: &muster_api::intent::LinkView| LinkEnds { from: link.from.clone(), to: link.to.clone() };

@@ -7,8 +7,9 @@ use crate::stack::dot::quoted;
 
 /// The whole document.
 pub fn document(picture: &Picture) -> String {
-    let mut out =
-        String::from("// Grey: a link, dashed where nothing passes. In colour: the way of an intent.\n");
+    let mut out = String::from(
+        "// Grey: a link, dashed where nothing passes. In colour: the way of an intent, or of a packet.\n",
+    );
     let mut line = |text: String| writeln!(out, "{text}").expect("writing to a String does not fail");
     line("digraph topology {".to_owned());
     line(format!(

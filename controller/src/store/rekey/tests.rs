@@ -231,3 +231,17 @@ fn what_was_moved_opens_no_more() {
     store.db.batch("UPDATE content_pieces SET bytes = (SELECT digest FROM contents)").unwrap();
     assert!(part(&store, ContentDigest([7; 32]), 0, 9).is_err());
 }
+
+/// The command does not know how long the controller's settings keep them.
+#[test]
+fn old_rows_of_the_audit_outlive_a_change_of_keys() {
+    each(|place| {
+        let mut store = place.open();
+        let row = operator().did("rekey", "database", String::new());
+        let long_ago = "2020-01-01T00:00:00.000Z";
+        store.db.transaction(|| audit::add(&store.db, &row, long_ago)).unwrap();
+        store.rekey(&KeyFile::at(&place.key_file()), &operator()).unwrap();
+        let rows: u64 = store.db.only("SELECT count(*) FROM audit", values![], |row| row.get(0)).unwrap();
+        assert_eq!(rows, 2);
+    });
+}

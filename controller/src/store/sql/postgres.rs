@@ -285,8 +285,8 @@ impl Link {
         let client = self.client()?;
         // If a statement before it failed, the server makes a rollback of it.
         let name = self.changes();
-        self.send(0, name, async move { client.batch_execute("COMMIT").await })?;
-        let Err(error) = self.settle() else {
+        let sent = self.send(0, name, async move { client.batch_execute("COMMIT").await });
+        let Err(error) = sent.and_then(|()| self.settle()) else {
             self.state.borrow_mut().serial = serial;
             return Ok(());
         };

@@ -11,8 +11,8 @@
 //! is its place: the order of rows with different places, or of different tables, does not matter.
 //! - A statement's rows keep their order, and statements go in the order of their first use. So a row passes earlier
 //!   ones only if these are of a statement that was used later.
-//! - If one of these is about the same place, the queue is sent before the row joins it, and its statement goes last
-//!   from then on: what follows has the two in the same order, such as edges, which are removed and then put.
+//! - If one of these is about the same place, the queue is sent before the row joins it, and the row's statement goes
+//!   last from then on: what follows has the two in the same order, such as edges, which are removed and then put.
 //! - PostgreSQL refuses an upsert that has a row twice, and an update of it would use either. So the queue is sent
 //!   before the second one.
 //! - All other statements send the queue first, and so does the end of the transaction ([`Link::flush`]).
@@ -41,8 +41,8 @@ use crate::store::StoreError;
 /// The most rows of one statement. What a statement costs beside its rows is a hundredth of them by then, and the
 /// server is done within a few milliseconds.
 const ROWS_MAX: usize = 1000;
-/// The bytes that wait, and a row: a quarter of those under way (`PENDING_BYTES_MAX`), so that the server writes some
-/// rows while the next ones are collected.
+/// The bytes at which the queue is sent; its last row may exceed them. A quarter of those under way
+/// (`PENDING_BYTES_MAX`), so that the server writes some rows while the next ones are collected.
 const BYTES_MAX: usize = 1 << 20;
 /// Fewer rows go by the prepared statement for one: the server reads and plans the statement for many each time.
 const FEW: usize = 4;
@@ -81,6 +81,9 @@ impl Many {
             (format!("{head}SELECT {row} FROM {rows}{tail}"), key, conflict.is_some())
         } else {
             let (head, tail) = sql.rsplit_once("WHERE ").expect(shape);
+            let is_one_row =
+                tail.matches("= v.c").count() == tail.matches(" v.c").count() && !tail.contains("<");
+            assert!(verb == "DELETE" || is_one_row, "{shape}, and an update names its row by '='");
             let clause = if verb == "UPDATE" { "FROM" } else { "USING" };
             (format!("{head}{clause} {rows} WHERE {tail}"), tail.matches("v.c").count(), verb == "UPDATE")
         };
@@ -165,6 +168,16 @@ impl fmt::Debug for Row {
     }
 }
 
+/// What a row would meet in the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meeting {
+    Nothing,
+    /// The row is there already, in the same statement.
+    Twice,
+    /// A row of the same place, before which it would be sent.
+    Passes,
+}
+
 /// Rows that are not sent yet, by their statements in the order in which these go.
 #[derive(Default)]
 pub(super) struct Queue {
@@ -184,14 +197,16 @@ pub(super) struct Batch {
 }
 
 impl Queue {
-    /// Whether the row would pass another one of its place, or be twice in one statement.
-    fn goes_before(&self, many: &Arc<Many>, row: &Row) -> bool {
+    fn meets(&self, many: &Arc<Many>, row: &Row) -> Meeting {
         let Some(own) = self.batches.iter().position(|batch| Arc::ptr_eq(&batch.many, many)) else {
-            return false;
+            return Meeting::Nothing;
         };
         let mut later = self.batches[own + 1..].iter().filter(|batch| batch.many.table == many.table);
-        self.batches[own].keys.contains(row.first(many.key))
-            || later.any(|batch| batch.places.contains(row.first(1)))
+        if later.any(|batch| batch.places.contains(row.first(1))) {
+            return Meeting::Passes;
+        }
+        let is_twice = many.is_distinct && self.batches[own].keys.contains(row.first(many.key));
+        if is_twice { Meeting::Twice } else { Meeting::Nothing }
     }
 
     fn add(&mut self, many: &Arc<Many>, one: &Statement, row: Row) {
@@ -361,8 +376,11 @@ impl Link {
     ) -> Result<(), StoreError> {
         let change = self.state.borrow().change.clone();
         let row = Row::new(many, values, change).map_err(|why| self.misfit(&*why))?;
-        if self.session(|session| session.queue.goes_before(many, &row))? {
+        let meeting = self.session(|session| session.queue.meets(many, &row))?;
+        if meeting != Meeting::Nothing {
             self.flush()?;
+        }
+        if meeting == Meeting::Passes {
             self.session(|session| session.queue.put_last(many))?;
         }
         let is_enough = self.session(|session| {

@@ -13,7 +13,7 @@ use proxy::{Proxy, Trick};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
 use super::wait::{self, Deadline};
-use crate::store::sql::Db;
+use crate::store::sql::{Db, values};
 use crate::store::testing::{Place, SITE};
 use crate::store::{Database, Failure, Location, Store as _, StoreError};
 
@@ -164,17 +164,60 @@ fn a_server_that_is_away_takes_nothing_of_a_commit() {
 fn a_commit_whose_answer_is_lost_is_decided() {
     let place = Place::postgres();
     let server = place.server.as_ref().unwrap();
-    for (trick, number, is_made) in [(Trick::LoseAnswer, 1, true), (Trick::LoseCommit, 2, false)] {
-        let proxy = Proxy::start(&server.socket_dir());
-        let mut store = open(&proxy.url(SITE), &place.key_file()).unwrap();
-        proxy.play(trick);
-        let done = commit(&mut store, number);
-        assert_eq!(done.is_ok(), is_made, "{trick:?}: {done:?}");
-        assert_eq!(events(server), "1", "{trick:?}");
-        assert!(proxy.played(), "{trick:?}");
-        commit(&mut store, number + 10).unwrap();
-        server.psql(SITE, "DELETE FROM events WHERE number > 10");
+    for rows in [1, 3000] {
+        for (trick, is_made) in [(Trick::LoseAnswer, true), (Trick::LoseCommit, false)] {
+            let proxy = Proxy::start(&server.socket_dir());
+            let mut store = open(&proxy.url(SITE), &place.key_file()).unwrap();
+            proxy.play(trick);
+            let done = store.commit(&mut (1..=rows).map(event), &[]);
+            assert_eq!(done.is_ok(), is_made, "{trick:?}, {rows}: {done:?}");
+            let there = server.psql(SITE, "SELECT count(*) FROM events");
+            assert_eq!(there, if is_made { rows.to_string() } else { "0".to_owned() }, "{trick:?}");
+            assert!(proxy.played(), "{trick:?}");
+            commit(&mut store, rows + 1).unwrap();
+            server.psql(SITE, "DELETE FROM events");
+        }
     }
+}
+
+/// As many writes wait for their answers as may wait: so the commit itself waits for some, and the connection is lost then.
+/// The server may have the commit by then or not; whichever it is, the store knows it and goes on.
+#[test]
+fn a_commit_that_waits_for_earlier_writes_is_decided_as_well() {
+    let place = Place::postgres();
+    let server = place.server.as_ref().unwrap();
+    let proxy = Proxy::start(&server.socket_dir());
+    let store = open(&proxy.url(SITE), &place.key_file()).unwrap();
+    let fill = |last: usize| {
+        store.db().transaction(|| {
+            let mut put = store.db().prepare("INSERT INTO meta VALUES (?1, 'x')")?;
+            (0..last).try_for_each(|number| put.execute(values![format!("{last} {number}")]))
+        })
+    };
+    for round in 0..5 {
+        // The statements are prepared by then, so no answer is waited for before the commit.
+        fill(1).unwrap();
+        proxy.play(Trick::LoseAnswer);
+        let done = fill(super::PENDING_MAX - 1);
+        assert!(proxy.played());
+        let there = server.psql(SITE, "SELECT count(*) FROM meta WHERE value = 'x'");
+        let wanted = if done.is_ok() { super::PENDING_MAX } else { 1 };
+        assert_eq!(there, wanted.to_string(), "round {round}: {done:?}");
+        server.psql(SITE, "DELETE FROM meta WHERE value = 'x'");
+    }
+}
+
+#[test]
+fn rows_of_many_bytes_go_by_several_statements() {
+    let place = Place::postgres();
+    let mut store = open(&place.url(), &place.key_file()).unwrap();
+    let long = |number| {
+        let Change::Event(event) = event(number) else { panic!("an event") };
+        Change::Event(EventRecord { reason: "x".repeat(200 << 10).into(), ..event })
+    };
+    store.commit(&mut (1..=20).map(long), &[]).unwrap();
+    let sql = "SELECT count(*), sum(length(reason)) FROM events";
+    assert_eq!(place.server.as_ref().unwrap().psql(SITE, sql), format!("20|{}", 20 * (200 << 10)));
 }
 
 /// The connection is lost before the answer, and there is no other one: the answer comes with the next connection.

@@ -146,6 +146,21 @@ fn the_order_of_statements_is_learned() {
 }
 
 #[test]
+fn rows_that_wait_go_with_their_transaction() {
+    let place = Place::postgres();
+    let store = place.open();
+    let db = store.db();
+    let put = |id: i64| db.prepare_many("INSERT INTO graph VALUES (?1, ?2)")?.execute(values![id, 0i64]);
+    let given_up: Result<(), StoreError> = db.transaction(|| {
+        put(1)?;
+        Err(StoreError::Format("given up".to_owned()))
+    });
+    assert!(given_up.is_err());
+    db.transaction(|| put(2)).unwrap();
+    assert_eq!(place.run("SELECT string_agg(needed_by::text, ' ') FROM graph"), "2");
+}
+
+#[test]
 fn a_row_outside_of_a_transaction_is_written_at_once() {
     let place = Place::postgres();
     let store = place.open();

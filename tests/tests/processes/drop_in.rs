@@ -201,6 +201,7 @@ fn without_an_agent_it_is_applied_at_once_or_kept_by_what_is_named() {
 fn exit_codes_and_what_is_said() {
     let (server, other) = (Namespace::new(), Namespace::new());
     server.link("eth0", &other, "eth0");
+    eventually("the cable has a carrier", || (!state(&server).contains("NO-CARRIER")).then_some(()));
     let before = state(&server);
     let dir = TempDir::new().unwrap();
     let tool = Tool::new(&server, &dir.path().join("state"));

@@ -120,6 +120,8 @@ fn users_with_roles_work_from_another_machine() {
     // Tokens count after a restart as before. The store knows none of them.
     site.kill();
     site.restart();
+    // The socket is there a moment before the address.
+    eventually("the API's address is back", || (desk.muster(&["stack", "list"]).status == 0).then_some(()));
     desk.muster(&["stack", "delete", "web", "--wait"]).expect(0);
     let rows = site.json(&["audit"]);
     let told = |actor: &str, action: &str| {

@@ -19,6 +19,8 @@ pub(super) enum Trick {
     GoAway,
     /// The server never sees it.
     LoseCommit,
+    /// From now on no answer of the server arrives, and with that to the commit the connection is lost.
+    LoseAnswers,
 }
 
 /// The proxy; its threads end with the connections.
@@ -75,10 +77,18 @@ fn serve(
     let mut server = UnixStream::connect(server).unwrap();
     let (mut from_server, mut to_client) = (server.try_clone().unwrap(), client.try_clone().unwrap());
     let lost = Arc::new(Mutex::new(false));
-    let is_lost = Arc::clone(&lost);
+    let (is_lost, answers) = (Arc::clone(&lost), Arc::clone(trick));
     thread::spawn(move || {
-        let mut bytes = [0; 8192];
+        let (mut bytes, mut held) = ([0; 8192], Vec::new());
         while let Ok(count @ 1..) = from_server.read(&mut bytes) {
+            if *answers.lock().unwrap() == Some(Trick::LoseAnswers) {
+                held.extend_from_slice(&bytes[..count]);
+                if held.windows(COMMIT.len()).any(|window| window == COMMIT) {
+                    *answers.lock().unwrap() = None;
+                    break;
+                }
+                continue;
+            }
             // What the server says after the commit is lost, and with it the connection.
             let mut is_lost = is_lost.lock().unwrap();
             if *is_lost || to_client.write_all(&bytes[..count]).is_err() {
@@ -93,14 +103,15 @@ fn serve(
         let mut bytes = [0; 8192];
         while let Ok(count @ 1..) = client.read(&mut bytes) {
             let is_commit = bytes[..count].windows(COMMIT.len()).any(|window| window == COMMIT);
-            match is_commit.then(|| trick.lock().unwrap().take()).flatten() {
+            let is_played = |trick: &mut Trick| is_commit && *trick != Trick::LoseAnswers;
+            match trick.lock().unwrap().take_if(is_played) {
                 Some(Trick::LoseCommit) => break,
                 Some(Trick::LoseAnswer) => *lost.lock().unwrap() = true,
                 Some(Trick::GoAway) => {
                     is_away.store(true, Ordering::SeqCst);
                     *lost.lock().unwrap() = true;
                 }
-                None => {}
+                Some(Trick::LoseAnswers) | None => {}
             }
             if server.write_all(&bytes[..count]).is_err() {
                 break;

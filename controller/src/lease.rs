@@ -83,11 +83,11 @@ pub struct Record {
     /// Connected to the holder when it renewed the lease.
     pub agents: usize,
     pub state: LeaseState,
-    /// Who wants the heir to have the lease.
+    /// The one who wants the heir to have the lease.
     pub asker: Option<Box<Asker>>,
 }
 
-/// Who wants another controller to be active, for the audit.
+/// The one who wants another controller to be active, for the audit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asker {
     /// A user of the system, or a controller.

@@ -68,7 +68,7 @@ struct Cable {
 #[derive(Debug)]
 struct Way {
     name: String,
-    /// What the legend says of it.
+    /// The way's line in the legend.
     legend: String,
     /// Cables, and whether it goes from their end to their beginning.
     hops: Vec<(usize, bool)>,

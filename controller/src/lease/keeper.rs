@@ -36,7 +36,7 @@ pub enum Ended {
 #[derive(Clone, Debug)]
 pub struct Taken {
     pub term: Term,
-    /// What the audit is to say of that.
+    /// The audit's row about that.
     pub row: Option<AuditRecord>,
 }
 
@@ -51,7 +51,7 @@ pub struct Keeper {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heir {
     pub name: String,
-    /// Who wants that, if it is not the one who asked for the lease.
+    /// The one who wants that, where nobody has asked for the lease.
     pub asker: Option<Asker>,
 }
 

@@ -51,7 +51,7 @@ const HAS_LATER: &str = "SELECT count(*) = 2 FROM pg_attribute WHERE attrelid = 
 
 const COLUMNS: &str = "epoch, bits, holder, addresses, since, beat, state, heir, instance, agents, asked_by";
 
-/// What `asked_by` has. A controller of an earlier version leaves it as it is: of another epoch, it counts no more.
+/// The value of `asked_by`. A controller of an earlier version leaves it as it is, and in another epoch it does not count.
 #[derive(Serialize, Deserialize)]
 struct Asked {
     epoch: u32,

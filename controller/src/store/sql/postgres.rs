@@ -119,7 +119,7 @@ struct Session {
     client: Arc<Client>,
     connection: Connection,
     statements: HashMap<String, Statement>,
-    /// Those that collect rows, in that form.
+    /// Statements that collect rows, in their form for many.
     many: HashMap<String, Arc<Many>>,
     queue: Queue,
     pending: VecDeque<Pending>,

@@ -56,7 +56,7 @@ pub(super) struct Many {
     key: usize,
     /// The statement must not have a row twice.
     is_distinct: bool,
-    /// Of a value, and of an array of them.
+    /// The types of each value, and of an array of such values.
     types: Vec<(Type, Type)>,
 }
 

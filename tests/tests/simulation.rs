@@ -17,7 +17,7 @@ const FRESH: Duration = Duration::from_secs(45);
 const FRESH_MAX: u64 = 80;
 /// A run has the newest of those that once failed, and each of the others in one run of this many: they are of simulators
 /// that drew other dice. `MUSTER_SEEDS=all` has all.
-const TURNS: u64 = 6;
+const TURNS: u64 = 12;
 
 /// The number of this run; without one, of today.
 fn run_number() -> u64 {

@@ -6,7 +6,9 @@
 use std::borrow::Cow;
 
 use muster_engine::record::AuditRecord;
-use nix::unistd::{Uid, User, gethostname};
+use nix::unistd::Uid;
+
+use crate::this_host::{host_name, user_name};
 
 /// The user who runs this program, on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,13 +20,9 @@ pub struct Runner {
 impl Runner {
     /// The user of this process.
     pub fn of_this_process() -> Self {
-        let uid = Uid::current();
-        let name = User::from_uid(uid).ok().flatten().map(|user| user.name);
-        let host = gethostname().ok().and_then(|name| name.into_string().ok());
-        let host = host.unwrap_or_else(|| "unknown".to_owned());
         Self {
-            actor: name.unwrap_or_else(|| format!("uid {uid}")),
-            from: format!("host {host}, process {}", std::process::id()),
+            actor: user_name(Uid::current()),
+            from: format!("host {}, process {}", host_name(), std::process::id()),
         }
     }
 

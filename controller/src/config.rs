@@ -29,6 +29,7 @@ use crate::api::{self, Door, OwnCertificate};
 use crate::lease::Terms;
 use crate::site_name::SiteName;
 use crate::store::{Bounds, KEY_FILE, Location};
+use crate::this_host::host_name;
 
 /// The path of the file without a flag; the file may be absent there.
 pub const DEFAULT_FILE: &str = "/etc/muster/controller.toml";
@@ -421,11 +422,6 @@ impl Settings {
             ..muster_engine::Limits::default()
         }
     }
-}
-
-fn host_name() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    name.map_or_else(|_| "localhost".into(), |name| name.trim().to_owned())
 }
 
 fn location<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Location>, D::Error> {

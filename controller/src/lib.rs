@@ -21,3 +21,4 @@ pub mod random;
 pub mod site_name;
 pub mod store;
 pub mod telemetry;
+mod this_host;

@@ -19,7 +19,7 @@ use muster_api::route::{Operation, Route};
 use muster_api::user::{Role, Scope};
 use muster_engine::{Refusal, Shown, beyond};
 use muster_shared::user_token::UserToken;
-use nix::unistd::{Uid, User};
+use nix::unistd::Uid;
 use tokio::net::UnixStream;
 use tokio::task::spawn_blocking;
 
@@ -30,6 +30,7 @@ use super::token::now;
 use super::{Api, stack_name};
 use crate::driver::{Caller, stranger};
 use crate::telemetry::TraceContext;
+use crate::this_host::user_name;
 
 /// The other end of a connection.
 #[derive(Clone)]
@@ -62,9 +63,8 @@ pub(super) async fn of_socket(stream: &UnixStream) -> Peer {
     };
     let from = peer.pid().map_or_else(|| "local".to_owned(), |pid| format!("local, process {pid}"));
     let uid = Uid::from_raw(peer.uid());
-    let known = spawn_blocking(move || User::from_uid(uid).ok().flatten()).await;
-    let name = known.ok().flatten().map(|user| user.name);
-    let caller = caller(name.unwrap_or_else(|| format!("uid {uid}")), from);
+    let name = spawn_blocking(move || user_name(uid)).await;
+    let caller = caller(name.unwrap_or_else(|_| format!("uid {uid}")), from);
     if uid.is_root() || uid == Uid::effective() { Peer::Owner(caller) } else { Peer::Member(caller) }
 }
 

@@ -6,7 +6,7 @@ use muster_shared::property::has_null;
 use serde_json::Value;
 
 use crate::error::{Error, Path, Place, Sink, push_key, suggestion};
-use crate::expression::{Entry, Expr, ExprKind};
+use crate::expression::{Call, Entry, Expr, ExprKind, Part};
 use crate::render::Step;
 use crate::template::Template;
 use crate::types::{FORMER_PROPERTIES, Kind, Property, PropertyError, with_function};
@@ -28,6 +28,45 @@ pub(crate) fn properties(
         path.leave(before);
     }
     member_properties(kind, properties, at, Unwritten { variable: None, implied }, errors, path);
+}
+
+/// Finds names that nothing has, in the properties of a resource that a condition could have left out. A branch of an `if`
+/// may have such names until it is chosen.
+pub(crate) fn names(expr: &Expr, errors: &mut Sink, path: &mut Path) {
+    match &expr.kind {
+        ExprKind::List(items) => {
+            for (index, item) in items.iter().enumerate() {
+                let before = path.item(index);
+                names(item, errors, path);
+                path.leave(before);
+            }
+        }
+        ExprKind::Map(entries) => {
+            for entry in entries {
+                let before = path.key(&entry.key);
+                names(&entry.value, errors, path);
+                path.leave(before);
+            }
+        }
+        ExprKind::Call(call) => {
+            let before = path.key(call.name());
+            if let Call::Absent { message, .. } = &**call {
+                errors.push(expr.at, path.as_str(), message);
+            } else if !matches!(**call, Call::If { .. }) {
+                for (part, operand) in call.operands() {
+                    let inner = match part {
+                        Part::Whole => None,
+                        Part::Key(key) => Some(path.key(key)),
+                        Part::Item(index) => Some(path.item(index)),
+                    };
+                    names(operand, errors, path);
+                    inner.into_iter().for_each(|inner| path.leave(inner));
+                }
+            }
+            path.leave(before);
+        }
+        ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) | ExprKind::Invalid => {}
+    }
 }
 
 /// Knowledge about properties beyond the written text.

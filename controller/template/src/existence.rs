@@ -10,7 +10,7 @@ use crate::digest;
 use crate::error::{Error, Errors, Path, Sink};
 use crate::expression::{Call, Entry, Expr, ExprKind};
 use crate::render::RenderError;
-use crate::resolve::{cycle, is_checked_later, report_cycle};
+use crate::resolve::{cycle, report_cycle};
 use crate::template::{Condition, Template};
 
 impl Template {
@@ -102,7 +102,7 @@ impl Template {
     /// Runs the checks that were postponed until the resource was known to exist.
     fn check_late(&self, index: usize, errors: &mut Sink) {
         let resource = &self.resources[index];
-        if !is_checked_later(resource.condition().is_some(), resource.kind) {
+        if resource.condition().is_none() {
             return;
         }
         let mut path = Path::default();
@@ -110,6 +110,7 @@ impl Template {
             path.key(key);
         }
         let is_set = resource.for_each().is_some();
+        check::names(&resource.properties, errors, &mut path);
         check::properties(resource.kind, &resource.properties, resource.at, is_set, errors, &mut path);
     }
 

@@ -142,6 +142,10 @@ impl DraftResource {
     pub fn written_type(&self) -> Option<&str> {
         self.beside.as_ref()?.type_name.as_deref()
     }
+
+    pub fn is_conditional(&self) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.condition.is_some())
+    }
 }
 
 pub(crate) struct DraftCondition {

@@ -12,7 +12,7 @@ mod placement;
 mod walk;
 
 use crate::Limits;
-use crate::build::Names;
+use crate::build::{Names, Reader};
 use crate::digest::{self, NamesOf};
 use crate::error::{Error, Errors, Path, Place, Sink, cut, suggestion};
 use crate::library::{TemplateFiles, is_template};
@@ -22,7 +22,6 @@ use crate::types::Kind;
 use crate::types::unknown::unknown_type;
 use crate::version::Version;
 use placement::Placement;
-pub(crate) use walk::is_checked_later;
 use walk::{Resolver, Used, Uses};
 
 /// Returns the template, or all of its errors.
@@ -49,7 +48,7 @@ pub(crate) fn resolve(
     let parameter_names: Vec<&str> = parameters.iter().map(|p| &*p.name).collect();
     let condition_names: Vec<Box<str>> = conditions.iter().map(|c| c.name.clone()).collect();
     let condition_names: Vec<&str> = condition_names.iter().map(|name| &**name).collect();
-    resources.iter_mut().for_each(|resource| look_up_type(resource, maps, &mut reader.errors));
+    resources.iter_mut().for_each(|resource| look_up_type(resource, maps, &mut reader));
     let own_names: Vec<Box<str>> = resources.iter_mut().map(|r| std::mem::take(&mut r.name)).collect();
     let resource_names: Vec<&str> = own_names.iter().map(|name| &**name).collect();
     let kinds: Vec<Option<Kind>> = resources.iter().map(|r| r.kind).collect();
@@ -169,8 +168,8 @@ pub(crate) fn needs(what: &str, since: Version, version: Version) -> String {
 }
 
 /// An environment's mapping of a type takes precedence over the types of this build.
-fn look_up_type(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, errors: &mut Sink) {
-    look_up_kind(resource, maps, errors);
+fn look_up_type(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, reader: &mut Reader<'_>) {
+    look_up_kind(resource, maps, reader);
     if resource.kind != Some(Kind::Nested)
         && let Some(beside) = &mut resource.beside
     {
@@ -178,7 +177,7 @@ fn look_up_type(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, error
     }
 }
 
-fn look_up_kind(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, errors: &mut Sink) {
+fn look_up_kind(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, reader: &mut Reader<'_>) {
     let Some(kind) = resource.kind else { return };
     let name = resource.written_type().unwrap_or(kind.name());
     if maps(name) {
@@ -186,12 +185,18 @@ fn look_up_kind(resource: &mut DraftResource, maps: &dyn Fn(&str) -> bool, error
         resource.beside.get_or_insert_default().type_name = Some(name);
         resource.kind = Some(Kind::Nested);
     } else if resource.kind == Some(Kind::Nested) && !is_template(name) {
-        let mut path = Path::default();
-        path.key("resources");
-        path.key(&resource.name);
-        path.key("type");
-        errors.push(resource.type_at, path.as_str(), unknown_type(name));
-        resource.kind = None;
+        let before = reader.path.key("resources");
+        reader.path.key(&resource.name);
+        reader.path.key("type");
+        let message = unknown_type(name);
+        if resource.is_conditional() {
+            // As in Heat, it matters where the condition holds: the tree, which knows that, refuses it there.
+            reader.warn(resource.type_at, format!("where the condition holds: {message}"));
+        } else {
+            reader.error(resource.type_at, message);
+            resource.kind = None;
+        }
+        reader.path.leave(before);
     }
 }
 

@@ -80,7 +80,8 @@ pub(super) struct Resolver<'a> {
     pub declared: &'a BTreeMap<u32, BTreeSet<String>>,
     /// Branches of `if` that the walk is in.
     pub branches: usize,
-    /// The walk is where what is not there is an error only if it is used: in a condition or an output.
+    /// The walk is where what is not there is an error only if it is used: in a condition, an output, or the properties
+    /// of a resource with a condition.
     pub lazily: bool,
     /// Warnings about names that are not there, and need not be: place, path, message.
     pub warnings: Vec<(Place, String, String)>,
@@ -109,13 +110,6 @@ impl Used {
             *list = all.into();
         }
     }
-}
-
-/// Whether the properties are checked later. As in Heat, the properties of a resource whose condition does
-/// not hold are not checked. The tree, which knows the conditions, opens groups and chains without
-/// checking theirs.
-pub(crate) fn is_checked_later(is_conditional: bool, kind: Kind) -> bool {
-    is_conditional && !matches!(kind, Kind::Group | Kind::Chain | Kind::Nested)
 }
 
 impl Resolver<'_> {
@@ -190,16 +184,20 @@ impl Resolver<'_> {
             self.path.leave(inner);
         }
         self.path.key("properties");
-        let is_conditional = resource.beside.as_ref().is_some_and(|beside| beside.condition.is_some());
+        let is_conditional = resource.is_conditional();
         let is_set = resource.beside.as_ref().is_some_and(|beside| beside.for_each.is_some());
-        if let Some(kind) = resource.kind.filter(|kind| !is_checked_later(is_conditional, *kind)) {
+        // As in Heat, the properties of a resource whose condition does not hold are not checked: the tree, which knows
+        // the conditions, checks the others.
+        if let Some(kind) = resource.kind.filter(|_| !is_conditional) {
             let (errors, path) = (&mut self.errors, &mut self.path);
             check::properties(kind, &resource.properties, resource.at, is_set, errors, path);
         }
         self.may_ask_nodes = resource.kind.is_none_or(|kind| !kind.is_whole());
         self.in_set = is_set;
         self.choosing = resource.kind.and_then(placement::property);
+        self.lazily = is_conditional;
         self.expr(&mut resource.properties, Position::Value, &mut uses);
+        self.lazily = false;
         (self.may_ask_nodes, self.in_set, self.choosing) = (false, false, None);
         self.path.leave(before);
         uses.sort();

@@ -26,7 +26,7 @@ use crate::error::{Error, Errors, Path, Sink};
 use crate::mapping::EntryId;
 use crate::render::{References, RenderError};
 use crate::resolve::address::{Named, Networks};
-use crate::resolve::{cycle, is_checked_later, report_cycle};
+use crate::resolve::{cycle, report_cycle};
 use crate::template::{Resource, Template};
 use crate::types::Kind;
 
@@ -471,8 +471,7 @@ impl<'a> Expander<'a> {
         let frame = Frame { depth: frame.depth + 1, up: Some(frame), key: frame.key, entry: None };
         match what {
             ResourceForm::Stack { key, entry } => self.nested(index, &key, entry, inside, &frame),
-            ResourceForm::Plain(Kind::Group | Kind::Chain) => self.group(index, definition, inside, &frame),
-            ResourceForm::Plain(kind) if kind.is_deployment_group() => {
+            ResourceForm::Plain(kind) if kind.is_whole() => {
                 self.check_properties(index, kind)?;
                 self.group(index, definition, inside, &frame)
             }
@@ -516,7 +515,7 @@ impl<'a> Expander<'a> {
         let (scope, at, way) = self.parts.written(index);
         let template = Arc::clone(&self.parts.scopes[scope as usize].template);
         let resource = &template.resources[at];
-        let is_checked = !is_checked_later(resource.condition().is_some(), kind);
+        let is_checked = resource.condition().is_none();
         if is_checked && resource.kind == kind && way.is_empty() {
             return Ok(());
         }
@@ -537,6 +536,9 @@ impl<'a> Expander<'a> {
             },
             Body::Own { .. } | Body::Link { .. } | Body::Deployed { .. } | Body::Each { .. } => None,
         };
+        if !is_checked {
+            check::names(expr, &mut errors, &mut path);
+        }
         match is_set {
             true => check::properties(kind, expr, resource.at, true, &mut errors, &mut path),
             false => {

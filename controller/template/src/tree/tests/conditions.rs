@@ -98,3 +98,57 @@ fn wrong_values_of_present_resources_are_not_known_yet() {
     let said = grown(&root("n.yaml", &format!("a: {attribute}, b: 1, c: x")), &files, "{}").unwrap_err();
     assert!(said.contains("resources.n.properties.c: want a number"), "{said}");
 }
+
+/// As in Heat, nobody looks at what is not there.
+#[test]
+fn a_resource_that_a_condition_leaves_out_may_be_wrong() {
+    let group = |given: &str| format!("OS::Heat::ResourceGroup, condition: c, properties: {{{given}}}");
+    let made = |root: &str, files: &[(&str, &str)]| {
+        let named = crate::StackNames { name: "web".into(), id: "7".into() };
+        grown(root, files, "{}")?.of_stack(named).map_err(|errors| errors.to_string())
+    };
+    for (resource, wanted) in [
+        (
+            "OS::Nova::Server, condition: c, properties: {flavor: small}".to_owned(),
+            "unknown resource type 'OS::Nova::Server'",
+        ),
+        (group("count: -1, resource_def: {type: OS::Heat::None}"), "want a whole number from 0 to"),
+        (group("resource_definition: {type: OS::Heat::None}"), "has no property 'resource_definition'"),
+        (
+            group("count: 1, resource_def: {type: OS::Nova::Server}"),
+            "unknown resource type 'OS::Nova::Server'",
+        ),
+        (
+            "OS::Heat::ResourceChain, condition: c, properties: {resources: 7}".to_owned(),
+            "resources.n.properties.resources: ",
+        ),
+        ("OS::Heat::SoftwareDeploymentGroup, condition: c".to_owned(), "needs the property 'servers'"),
+        ("Muster::File, condition: c, properties: {paths: /srv/a}".to_owned(), "has no property 'paths'"),
+        (
+            "OS::Heat::Value, condition: c, properties: {value: [{get_param: gone}]}".to_owned(),
+            "resources.n.properties.value[0].get_param: there is no parameter 'gone'",
+        ),
+        (
+            "OS::Heat::Value, condition: c, properties: {value: {list_join: [',', [{get_attr: [m, value]}]]}}".to_owned(),
+            "resources.n.properties.value.list_join[1][0].get_attr: there is no resource 'm'",
+        ),
+    ] {
+        let root = |on: bool| format!("conditions: {{c: {on}}}\nresources: {{n: {{type: {resource}}}}}");
+        let within = "resources: {s: {type: n.yaml}}";
+        assert_eq!(made(&root(false), &[]).unwrap().len(), 0, "{resource}");
+        assert_eq!(made(within, &[("n.yaml", &root(false))]).unwrap().len(), 1, "{resource}");
+        for said in [made(&root(true), &[]), made(within, &[("n.yaml", &root(true))])] {
+            let said = said.unwrap_err();
+            assert!(said.contains(wanted), "{resource}\n  said   {said}\n  wanted {wanted}");
+        }
+    }
+}
+
+#[test]
+fn an_unknown_type_that_a_condition_leaves_out_is_warned_of() {
+    let root = "conditions: {c: false}\nresources: {n: {type: OS::Heat::Valeu, condition: c}}";
+    let warned = grown(root, &[], "{}").unwrap().warnings();
+    let wanted = "root:3:23: resources.n.type: where the condition holds: unknown resource type 'OS::Heat::Valeu'; did \
+                  you mean 'OS::Heat::Value'?";
+    assert_eq!(warned, [wanted]);
+}

@@ -122,7 +122,7 @@ impl<'t> Reader<'t> {
     }
 
     /// The same, in the YAML of Heat: that of PyYAML.
-    pub fn of_heat(file: &str, source: &'t crate::parse::Source<'_>) -> Self {
+    pub fn of_heat(file: &str, source: &'t crate::source::Source<'_>) -> Self {
         let dialect = if source.is_json { Dialect::Core } else { Dialect::PyYaml };
         let amended = source.amended.get();
         let text = amended.map_or(&*source.text, |amended| &*amended.text);

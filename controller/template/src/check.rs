@@ -6,7 +6,7 @@ use muster_shared::property::has_null;
 use serde_json::Value;
 
 use crate::error::{Error, Path, Place, Sink, push_key, suggestion};
-use crate::expression::{Call, Entry, Expr, ExprKind, Part};
+use crate::expression::{Call, Entry, Expr, ExprKind, Logic, Part};
 use crate::render::Step;
 use crate::template::Template;
 use crate::types::{FORMER_PROPERTIES, Kind, Property, PropertyError, with_function};
@@ -30,8 +30,8 @@ pub(crate) fn properties(
     member_properties(kind, properties, at, Unwritten { variable: None, implied }, errors, path);
 }
 
-/// Finds names that nothing has, in the properties of a resource that a condition could have left out. A branch of an `if`
-/// may have such names until it is chosen.
+/// Finds names that nothing has, in the properties of a resource that a condition could have left out. Branches of `if`, and
+/// parts of `and` and `or`, may have such names until they decide.
 pub(crate) fn names(expr: &Expr, errors: &mut Sink, path: &mut Path) {
     match &expr.kind {
         ExprKind::List(items) => {
@@ -48,25 +48,29 @@ pub(crate) fn names(expr: &Expr, errors: &mut Sink, path: &mut Path) {
                 path.leave(before);
             }
         }
-        ExprKind::Call(call) => {
-            let before = path.key(call.name());
-            if let Call::Absent { message, .. } = &**call {
-                errors.push(expr.at, path.as_str(), message);
-            } else if !matches!(**call, Call::If { .. }) {
-                for (part, operand) in call.operands() {
-                    let inner = match part {
-                        Part::Whole => None,
-                        Part::Key(key) => Some(path.key(key)),
-                        Part::Item(index) => Some(path.item(index)),
-                    };
-                    names(operand, errors, path);
-                    inner.into_iter().for_each(|inner| path.leave(inner));
-                }
-            }
-            path.leave(before);
-        }
+        ExprKind::Call(call) => names_of_call(expr.at, call, errors, path),
         ExprKind::Null | ExprKind::Bool(_) | ExprKind::Number(_) | ExprKind::Text(_) | ExprKind::Invalid => {}
     }
+}
+
+fn names_of_call(at: Place, call: &Call, errors: &mut Sink, path: &mut Path) {
+    if let Call::Absent { function: "", message } = call {
+        return errors.push(at, path.as_str(), message);
+    }
+    let before = path.key(call.name());
+    if let Call::Absent { message, .. } = call {
+        errors.push(at, path.as_str(), message);
+    }
+    for (part, operand) in call.operands() {
+        let is_branch = matches!(call, Call::If { .. }) && !matches!(part, Part::Item(0));
+        if is_branch || matches!(call, Call::Logic { operator: Logic::And | Logic::Or, .. }) {
+            continue;
+        }
+        let inner = part.enter(path);
+        names(operand, errors, path);
+        path.leave(inner);
+    }
+    path.leave(before);
 }
 
 /// Knowledge about properties beyond the written text.

@@ -8,7 +8,8 @@ use serde_json::Value;
 use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::Errors;
-use crate::parse::{Source, begin, check_size, end};
+use crate::parse::check_size;
+use crate::source::{Source, begin, end};
 
 const WHAT: &str = "a template";
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 pub(crate) use muster_shared::property::describe;
 use serde_json::{Number, Value};
 
-use crate::error::Place;
+use crate::error::{Path, Place};
 use crate::yaql;
 
 /// A node of the tree.
@@ -269,6 +269,17 @@ pub(crate) enum Part {
     Whole,
     Key(&'static str),
     Item(usize),
+}
+
+impl Part {
+    /// Enters the operand; the answer goes to [`Path::leave`].
+    pub fn enter(self, path: &mut Path) -> usize {
+        match self {
+            Part::Whole => path.as_str().len(),
+            Part::Key(key) => path.key(key),
+            Part::Item(index) => path.item(index),
+        }
+    }
 }
 
 /// The operands of a call, shared or to be changed: `$items` numbers those of a list, `$iter` goes through it.

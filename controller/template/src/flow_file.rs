@@ -71,7 +71,7 @@ impl FlowFile {
     /// Many errors at once, with line, column and path.
     pub fn parse(name: &str, text: &str, limits: FlowLimits) -> Result<Self, Errors> {
         let mut errors = Sink::new(name);
-        if let Some(message) = crate::parse::too_large("the flow file", text, limits.text) {
+        if let Some(message) = crate::source::too_large("the flow file", text, limits.text) {
             errors.push(Place::default(), "", message);
             return Err(errors.into_errors());
         }

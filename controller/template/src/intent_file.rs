@@ -20,7 +20,7 @@ use saphyr_parser::Event;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, push_item, push_key, suggestion_or_all};
 use crate::flow_file::{FlowLimits, place_of};
-use crate::parse::{Source, begin, end, too_large};
+use crate::source::{Source, begin, end, too_large};
 
 pub(crate) use constraint::{BANDWIDTH_MAX, bandwidth, latency};
 pub(crate) use item::{TYPES, host, part, point, wish};

@@ -44,6 +44,7 @@ mod resolve;
 mod rollout;
 mod scalar;
 mod selector;
+mod source;
 mod template;
 mod text;
 mod tree;

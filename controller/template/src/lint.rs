@@ -12,9 +12,10 @@ use crate::Limits;
 use crate::build::{MERGE, Reader, Stop};
 use crate::error::{Error, Errors, Place, cut};
 use crate::expression::{Expr, ExprKind};
-use crate::parse::{Source, check_size};
+use crate::parse::check_size;
 use crate::pyyaml_leniency::Cause;
 use crate::scalar::{self, Dialect};
+use crate::source::Source;
 
 /// More than anybody reads; a text of 16 MiB could have millions.
 const FINDINGS_MAX: usize = 10_000;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, push_item, push_key};
-use crate::parse::{Source, begin, end};
+use crate::source::{Source, begin, end};
 
 const WHAT: &str = "a packet";
 /// Bytes of the text: each field of a packet with the longest value.

@@ -10,7 +10,8 @@ use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion_or_all};
 use crate::expression::ExprKind;
-use crate::parse::{Source, begin, end, entries, too_large};
+use crate::parse::entries;
+use crate::source::{Source, begin, end, too_large};
 
 const SECTIONS: [&str; 4] =
     ["parameters", "parameter_defaults", "parameter_merge_strategies", "resource_registry"];

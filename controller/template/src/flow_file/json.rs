@@ -13,7 +13,7 @@ use super::yaml::place_of;
 use crate::build::Reader;
 use crate::error::{Place, Sink, cut};
 use crate::expression::Expr;
-use crate::parse::Source;
+use crate::source::Source;
 
 /// The error was reported already, or reading cannot continue.
 const STOPPED: &str = "stopped";

@@ -8,7 +8,7 @@ use super::collect::{Collector, Section, Spot};
 use crate::build::{Reader, Stop};
 use crate::error::{Place, Sink};
 use crate::expression::{Expr, ExprKind};
-use crate::parse::{Source, begin, end};
+use crate::source::{Source, begin, end};
 
 const WHAT: &str = "a flow file";
 

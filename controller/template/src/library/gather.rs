@@ -6,7 +6,7 @@ use super::mention::{Mention, mentions};
 use crate::Limits;
 use crate::environment::Environment;
 use crate::error::{Errors, Sink};
-use crate::parse::too_large;
+use crate::source::too_large;
 
 /// Fetches each file once: the files that a template names, those that the registry of its
 /// environments names, and the files that these name in turn. `root` is the root template's name,

@@ -5,7 +5,7 @@ use super::{is_template, resolve};
 use crate::build::Reader;
 use crate::error::{Error, Errors, Place};
 use crate::expression::{Expr, ExprKind};
-use crate::parse::{Source, TEMPLATE, begin};
+use crate::source::{Source, TEMPLATE, begin};
 
 /// The type whose property `resources` lists types.
 const CHAIN: &str = "OS::Heat::ResourceChain";

@@ -408,11 +408,7 @@ impl Resolver<'_> {
         let is_if = matches!(call, Call::If { .. });
         let is_logic = matches!(call, Call::Logic { .. });
         for (part, operand) in call.operands_mut() {
-            let before = match part {
-                Part::Whole => None,
-                Part::Key(key) => Some(self.path.key(key)),
-                Part::Item(index) => Some(self.path.item(index)),
-            };
+            let before = part.enter(&mut self.path);
             let inner = match (position, part) {
                 _ if is_logic => Position::Condition,
                 (Position::Value, Part::Item(0)) if is_if => Position::Condition,
@@ -423,9 +419,7 @@ impl Resolver<'_> {
             self.branches += branch;
             self.expr(operand, inner, uses);
             self.branches -= branch;
-            if let Some(before) = before {
-                self.path.leave(before);
-            }
+            self.path.leave(before);
         }
     }
 

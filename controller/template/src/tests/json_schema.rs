@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::schema::{sample, with};
 use crate::build::Reader;
-use crate::parse::Source;
+use crate::source::Source;
 use crate::types::unknown::OWN;
 use crate::types::{Constraint, PropertyType};
 use crate::{Kind, functions, parse_in, referenced_files, template_schema};

@@ -264,6 +264,12 @@ fn what_is_wrong_is_said_where_it_is_written() {
              you mean 'OS::Heat::None'?",
         ),
         (
+            "resources: {g: {type: OS::Heat::ResourceGroup, properties: {resource_def: {type: OS::Heat::ResourceGroup, \
+             properties: {cuont: 2, resource_def: {type: OS::Heat::None}}}}}}",
+            "resources.g.properties.resource_def.properties.cuont: OS::Heat::ResourceGroup has no property 'cuont'; did \
+             you mean 'count'?",
+        ),
+        (
             "resources: {g: {type: OS::Heat::ResourceGroup, properties: {resource_def: {type: Muster::Dummy, properties: {value: 1}}}}}",
             "root:2:110: resources.g.properties.resource_def.properties.value: Muster::Dummy has no property 'value'; did \
              you mean 'values'?",

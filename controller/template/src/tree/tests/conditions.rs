@@ -132,6 +132,10 @@ fn a_resource_that_a_condition_leaves_out_may_be_wrong() {
             "OS::Heat::Value, condition: c, properties: {value: {list_join: [',', [{get_attr: [m, value]}]]}}".to_owned(),
             "resources.n.properties.value.list_join[1][0].get_attr: there is no resource 'm'",
         ),
+        (
+            "OS::Heat::Value, condition: c, properties: {value: {if: [lost, 1, 2]}}".to_owned(),
+            "resources.n.properties.value.if[0]: there is no condition 'lost'",
+        ),
     ] {
         let root = |on: bool| format!("conditions: {{c: {on}}}\nresources: {{n: {{type: {resource}}}}}");
         let within = "resources: {s: {type: n.yaml}}";

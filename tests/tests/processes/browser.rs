@@ -98,8 +98,27 @@ impl<'a> Browser<'a> {
         self.within(async |client| client.goto(url).await).unwrap();
     }
 
-    /// Clicks on a button or link with these words.
+    /// Clicks on a button or link with these words, and waits for the page that it leads to.
     pub fn press(&self, words: &str) {
+        self.leave(|| self.click(words));
+    }
+
+    /// Does what leads to another page, and waits until that one is there: until then, a look may see the page before,
+    /// and a script may end with it.
+    pub fn leave(&self, act: impl FnOnce()) {
+        self.run("window.isLeft = true", &[]);
+        let left = self.url();
+        act();
+        let has_come = || {
+            let script = "return !window.isLeft && document.readyState === 'complete'";
+            // Between two pages there is none that could answer.
+            let answer = self.within(async |client| client.execute(script, Vec::new()).await);
+            answer.is_ok_and(|answer| answer == true).then_some(())
+        };
+        assert!(look(has_come).is_some(), "nothing has led away from {left}:\n{}", self.text("body"));
+    }
+
+    fn click(&self, words: &str) {
         let xpath = format!("//button[normalize-space()='{words}'] | //a[normalize-space()='{words}']");
         let mut last = String::new();
         // A page that is kept up to date may replace it meanwhile.

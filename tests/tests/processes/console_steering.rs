@@ -115,7 +115,7 @@ fn an_operator_steers_a_rollout_in_a_browser() {
     let browser = Browser::start(&fleet.desk, &dir.path().join("anna"), false);
     browser.open(&fleet.url("/console"), "Log in to Muster");
     tab_to(&browser, "token");
-    browser.type_keys(&format!("{token}{ENTER}"));
+    browser.leave(|| browser.type_keys(&format!("{token}{ENTER}")));
     browser.until("anna, operator");
     browser.run("document.activeElement.blur()", &[]);
     tab_to(&browser, "Skip to the content");
@@ -123,10 +123,10 @@ fn an_operator_steers_a_rollout_in_a_browser() {
     eventually("the way past the menu", || browser.url().ends_with("#main").then_some(()));
     browser.go(&fleet.url("/console"));
     tab_to(&browser, "Stacks");
-    browser.type_keys(ENTER);
+    browser.leave(|| browser.type_keys(ENTER));
     browser.until("Stacks by name");
     tab_to(&browser, "web");
-    browser.type_keys(ENTER);
+    browser.leave(|| browser.type_keys(ENTER));
     browser.until("Rollout of motd");
 
     // What waits, for what, in words and in the picture.
@@ -158,18 +158,18 @@ fn an_operator_steers_a_rollout_in_a_browser() {
 
     // Its buttons: two by the keyboard, and one that asks first.
     tab_to(&browser, "Pause");
-    browser.type_keys(ENTER);
+    browser.leave(|| browser.type_keys(ENTER));
     fleet.until_rollout("paused");
     browser.until("paused");
     tab_to(&browser, "Resume");
-    browser.type_keys(ENTER);
+    browser.leave(|| browser.type_keys(ENTER));
     fleet.until_rollout("going");
     browser.until("Promote…");
     tab_to(&browser, "Abort…");
     browser.type_keys(ENTER);
     tab_to(&browser, "Abort");
     assert_eq!(fleet.rollout()["state"], "going", "nothing is aborted before the second key");
-    browser.type_keys(ENTER);
+    browser.leave(|| browser.type_keys(ENTER));
     fleet.until_rollout("aborted");
     browser.until("FAILED");
     assert_eq!((fleet.with("one"), fleet.rollout()["waiting"].clone()), (1, json!(2)), "nobody else got it");

@@ -209,8 +209,8 @@ fn over_the_network_heat_has_tls_and_users() {
     let ca = site.ca().display().to_string();
     let endpoint = format!("https://{hub}:8004/v1/any");
     let common = [("OS_ENDPOINT", &*endpoint), ("OS_CACERT", &*ca)];
-    let client =
-        |more: &[(&str, &str)]| OpenstackClient::new(Some(&machine), site.path(), &[&common, more].concat());
+    let anyone = OpenstackClient::new(Some(&machine), site.path(), &[]);
+    let client = |more: &[(&str, &str)]| anyone.with(&[&common, more].concat());
     file(&site, "empty.yaml", "heat_template_version: 2018-08-31\n");
 
     let basic = client(&[("OS_AUTH_TYPE", "http_basic"), ("OS_USERNAME", "anna"), ("OS_PASSWORD", &anna)]);

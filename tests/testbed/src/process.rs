@@ -11,8 +11,12 @@ use crate::namespace::Namespace;
 
 /// Whatever a test waits for has come by then, on the slowest machine that runs it.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// Between two looks at something that is waited for.
-const PAUSE: Duration = Duration::from_millis(10);
+/// Between two looks at something that is waited for. A look may start a program: a long wait leaves the processors to what
+/// it waits for.
+const PAUSE_LEAST: Duration = Duration::from_millis(10);
+const PAUSE_MOST: Duration = Duration::from_millis(100);
+/// The part of its time that a wait may be too long by.
+const PAUSE_PART: u32 = 8;
 /// The most bytes of a log that are printed.
 const TAIL: usize = 6000;
 
@@ -27,21 +31,22 @@ pub fn look<T>(found: impl FnMut() -> Option<T>) -> Option<T> {
 }
 
 fn look_within<T>(patience: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
-    let end = Instant::now() + patience;
+    let began = Instant::now();
     loop {
         if let Some(found) = found() {
             return Some(found);
         }
-        if Instant::now() > end {
+        let waited = began.elapsed();
+        if waited > patience {
             return None;
         }
-        pause();
+        pause((waited / PAUSE_PART).clamp(PAUSE_LEAST, PAUSE_MOST));
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the pause of a look at a condition, not a wait for time")]
-fn pause() {
-    std::thread::sleep(PAUSE);
+fn pause(time: Duration) {
+    std::thread::sleep(time);
 }
 
 /// The program, in the namespace if there is one; it ends with the test, also when the test is killed.

@@ -36,6 +36,9 @@ FUZZ_SECONDS ?= 10
 # which glibc they need, in a third of the time.
 UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 AGENT_PROFILE=release
 
+# Clippy checks; with LINT=build it is the compiler, as .ci/run has it.
+LINT ?= clippy
+
 # Tests run over the controller's embedded broker as well, which what is installed does not have.
 TESTED := --features muster-tests/embedded
 # A broker of rmqtt for tests, which is no part of the workspace.
@@ -104,7 +107,7 @@ endif
 lint:
 	@.ci/packages lint
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --locked --workspace $(TESTED) --all-targets -j$(JOBS) -- -D warnings
+	$(CARGO) $(LINT) --locked --workspace $(TESTED) --all-targets -j$(JOBS) $(if $(filter clippy,$(LINT)),-- -D warnings)
 	$(CARGO) test --locked --workspace $(TESTED) -j$(JOBS) --test arrows --test layers
 	shellcheck -x $(SCRIPTS)
 	shellcheck -s sh examples/mosquitto/certificates.sh $(filter-out %/copyright %.lintian-overrides,$(wildcard packaging/scripts/*))

@@ -36,13 +36,21 @@ FUZZ_SECONDS ?= 10
 # which glibc they need, in a third of the time.
 UNOPTIMISED := CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_CODEGEN_UNITS=256 AGENT_PROFILE=release
 
-# Clippy checks; with LINT=build it is the compiler, as .ci/run has it.
-LINT ?= clippy
+# Clippy checks the sources; or its driver compiles them and lints what it compiles, so that one build of CI is linted and
+# tested (docs/decisions/0043-clippy-compiles.md).
+CLIPPY ?= checks
+ifeq ($(CLIPPY),compiles)
+export RUSTC_WORKSPACE_WRAPPER := clippy-driver
+# What `cargo clippy -- -D warnings` hands to the driver.
+export CLIPPY_ARGS := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
+else ifneq ($(CLIPPY),checks)
+$(error CLIPPY=$(CLIPPY): want checks or compiles)
+endif
 
 # Tests run over the controller's embedded broker as well, which what is installed does not have.
 TESTED := --features muster-tests/embedded
 # A broker of rmqtt for tests, which is no part of the workspace.
-RMQTTD = CARGO_TARGET_DIR='$(TARGET)/rmqttd' $(CARGO_BUILD) --manifest-path tests/rmqttd/Cargo.toml
+RMQTTD = env -u RUSTC_WORKSPACE_WRAPPER CARGO_TARGET_DIR='$(TARGET)/rmqttd' $(CARGO_BUILD) --manifest-path tests/rmqttd/Cargo.toml
 # An OpenID provider for tests: pinned packages of npm.
 OIDC_PROVIDER = install -D -t '$(TARGET)/oidc-provider' tests/oidc-provider/*.js* && \
   timeout 300 npm ci --prefix '$(TARGET)/oidc-provider' --ignore-scripts --no-audit --no-fund >/dev/null
@@ -107,7 +115,11 @@ endif
 lint:
 	@.ci/packages lint
 	$(CARGO) fmt --all --check
-	$(CARGO) $(LINT) --locked --workspace $(TESTED) --all-targets -j$(JOBS) $(if $(filter clippy,$(LINT)),-- -D warnings)
+ifeq ($(CLIPPY),compiles)
+	$(CARGO_BUILD) --workspace $(TESTED) --all-targets
+else
+	$(CARGO) clippy --locked --workspace $(TESTED) --all-targets -j$(JOBS) -- -D warnings
+endif
 	$(CARGO) test --locked --workspace $(TESTED) -j$(JOBS) --test arrows --test layers
 	shellcheck -x $(SCRIPTS)
 	shellcheck -s sh examples/mosquitto/certificates.sh $(filter-out %/copyright %.lintian-overrides,$(wildcard packaging/scripts/*))

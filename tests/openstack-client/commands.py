@@ -1,18 +1,20 @@
 """Commands of OpenStack's clients, each in a fork of one process that has imported them.
 
-A client imports for a second of processor time before it does anything; a fork has everything imported, and is the same
-program from there on.
+A client imports for a second of processor time before it does anything. A fork has everything imported. From there on it
+is the same program, except for what modules have read as they were imported: HOME is the server's.
 
     commands.py serve SOCKET              waits for commands
     commands.py run SOCKET NAME ARGS...   runs NAME (openstack or heat) there with this process's arguments, environment,
                                           folder, output and exit code
 """
 
+import contextlib
 import json
 import os
 import socket
 import sys
 
+# No client ends with this code.
 NOT_ANSWERED = 125
 
 
@@ -21,7 +23,7 @@ def serve(path):
     import pkgutil
     import signal
 
-    # The name that it calls itself by is looked up as it is imported.
+    # The client reads its own name as it is imported.
     sys.argv = ["openstack"]
     import heatclient.osc.v1
     import heatclient.shell
@@ -33,7 +35,7 @@ def serve(path):
         importlib.import_module(f"heatclient.osc.v1.{module.name}")
     programs = {"openstack": openstackclient.shell.main, "heat": heatclient.shell.main}
     with socket.socket(socket.AF_UNIX) as listener:
-        # It has its name when it answers.
+        # The socket gets its name once the server listens.
         listener.bind(f"{path}.new")
         listener.listen(64)
         os.rename(f"{path}.new", path)
@@ -41,14 +43,17 @@ def serve(path):
         while True:
             caller, _ = listener.accept()
             if os.fork() == 0:
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                listener.close()
-                become(caller, programs)
+                try:
+                    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                    listener.close()
+                    become(caller, programs)
+                finally:
+                    os._exit(NOT_ANSWERED)
             caller.close()
 
 
 def become(caller, programs):
-    """Runs what the caller asks for as if the caller were it, and does not return."""
+    """Runs what the caller asks for, as if this process were the caller, and tells the caller its exit code."""
     import threading
     import traceback
 
@@ -60,7 +65,7 @@ def become(caller, programs):
     while len(asked) < int.from_bytes(head, "big"):
         part = caller.recv(65536)
         if not part:
-            os._exit(NOT_ANSWERED)
+            return
         asked += part
     asked = json.loads(asked)
     os.chdir(asked["folder"])
@@ -68,7 +73,7 @@ def become(caller, programs):
     os.environ.update(asked["environment"])
     sys.argv = asked["arguments"]
     # A caller that is killed takes the command with it.
-    threading.Thread(target=lambda: caller.recv(1) or os._exit(NOT_ANSWERED), daemon=True).start()
+    threading.Thread(target=end_with, args=[caller], daemon=True).start()
     try:
         status = programs[sys.argv[0]]()
     except SystemExit as end:
@@ -79,20 +84,31 @@ def become(caller, programs):
     except BaseException:
         traceback.print_exc()
         status = 1
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError):
+            stream.flush()
     caller.sendall(bytes([int(status or 0) & 255]))
-    os._exit(0)
+
+
+def end_with(caller):
+    try:
+        caller.recv(1)
+    finally:
+        os._exit(NOT_ANSWERED)
 
 
 def run(path, *arguments):
     environment, folder = dict(os.environ), os.getcwd()
     asked = json.dumps({"arguments": arguments, "environment": environment, "folder": folder}).encode()
-    with socket.socket(socket.AF_UNIX) as server:
-        server.connect(path)
-        socket.send_fds(server, [len(asked).to_bytes(4, "big")], [0, 1, 2])
-        server.sendall(asked)
-        status = server.recv(1)
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.connect(path)
+            socket.send_fds(server, [len(asked).to_bytes(4, "big")], [0, 1, 2])
+            server.sendall(asked)
+            status = server.recv(1)
+    except OSError as error:
+        print(f"the server of commands does not answer: {error}", file=sys.stderr)
+        return NOT_ANSWERED
     return status[0] if status else NOT_ANSWERED
 
 

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::binary;
 
 const REQUIREMENTS: &str = include_str!("../../openstack-client/requirements.txt");
-/// What runs commands of the clients in forks of one process.
+/// Runs the clients' commands in forks of one process.
 const COMMANDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/openstack-client/commands.py");
 /// PyPI may be slow.
 const INSTALL_WITHIN: Duration = Duration::from_secs(600);
@@ -26,7 +26,7 @@ pub struct OpenstackClient<'a> {
     place: PathBuf,
     home: PathBuf,
     variables: Vec<(String, String)>,
-    /// It ends with the last client that has it.
+    /// The process that is forked. It ends with the last client that shares it.
     server: Rc<Daemon>,
 }
 
@@ -35,17 +35,20 @@ impl<'a> OpenstackClient<'a> {
     pub fn new(machine: Option<&'a Namespace>, home: &Path, variables: &[(&str, &str)]) -> Self {
         let place = place();
         let mut server = surroundings(command(machine, python(&place)), home);
-        server.args([COMMANDS, "serve"]).arg(socket(home));
-        let server = Daemon::start("openstack", server, home);
-        eventually("OpenStack's client is imported", || socket(home).exists().then_some(()));
-        Self { machine, place, home: home.to_owned(), variables: owned(variables), server: Rc::new(server) }
+        server.args(["-I", "-u", COMMANDS, "serve"]).arg(socket(home));
+        let mut server = Daemon::start("openstack", server, home);
+        eventually("OpenStack's client is imported", || {
+            assert!(server.ended().is_none(), "{}", server.log());
+            socket(home).exists().then_some(())
+        });
+        Self { machine, place, home: home.to_owned(), variables: texts(variables), server: Rc::new(server) }
     }
 
     /// The same client with other variables.
     pub fn with(&self, variables: &[(&str, &str)]) -> Self {
         let (machine, server) = (self.machine, Rc::clone(&self.server));
         let (place, home) = (self.place.clone(), self.home.clone());
-        Self { machine, place, home, variables: owned(variables), server }
+        Self { machine, place, home, variables: texts(variables), server }
     }
 
     /// The command, not started.
@@ -97,7 +100,7 @@ impl<'a> OpenstackClient<'a> {
     }
 }
 
-fn owned(variables: &[(&str, &str)]) -> Vec<(String, String)> {
+fn texts(variables: &[(&str, &str)]) -> Vec<(String, String)> {
     variables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
 }
 

@@ -19,7 +19,7 @@ mod way;
 pub use namespace::{Namespace, OwnName};
 pub use port::port;
 pub use postgres::{Postgres, TableLock};
-pub use process::{Daemon, PATIENCE, Ran, Running, command, eventually, look};
+pub use process::{Daemon, PATIENCE, Ran, Running, command, eventually, look, look_closely};
 pub use server::{Server, SystemdServer, Vm};
 pub use switch::Switch;
 pub use way::{PortWay, Way};

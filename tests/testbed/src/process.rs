@@ -11,11 +11,11 @@ use crate::namespace::Namespace;
 
 /// Whatever a test waits for has come by then, on the slowest machine that runs it.
 pub const PATIENCE: Duration = Duration::from_secs(90);
-/// Between two looks at something that is waited for. A look may start a program: a long wait leaves the processors to what
+/// Between two looks at something that is waited for. A look may start a program, so a long wait leaves the processors to what
 /// it waits for.
 const PAUSE_LEAST: Duration = Duration::from_millis(10);
 const PAUSE_MOST: Duration = Duration::from_millis(100);
-/// The part of its time that a wait may be too long by.
+/// A wait ends too late by at most one such part of its time.
 const PAUSE_PART: u32 = 8;
 /// The most bytes of a log that are printed.
 const TAIL: usize = 6000;
@@ -27,10 +27,15 @@ pub fn eventually<T>(what: &str, found: impl FnMut() -> Option<T>) -> T {
 
 /// [`eventually`], or none.
 pub fn look<T>(found: impl FnMut() -> Option<T>) -> Option<T> {
-    look_within(PATIENCE, found)
+    look_within(PATIENCE, PAUSE_MOST, found)
 }
 
-fn look_within<T>(patience: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
+/// [`look`] without long pauses, for what may pass in a moment. A look costs little.
+pub fn look_closely<T>(found: impl FnMut() -> Option<T>) -> Option<T> {
+    look_within(PATIENCE, PAUSE_LEAST, found)
+}
+
+fn look_within<T>(patience: Duration, most: Duration, mut found: impl FnMut() -> Option<T>) -> Option<T> {
     let began = Instant::now();
     loop {
         if let Some(found) = found() {
@@ -40,7 +45,7 @@ fn look_within<T>(patience: Duration, mut found: impl FnMut() -> Option<T>) -> O
         if waited > patience {
             return None;
         }
-        pause((waited / PAUSE_PART).clamp(PAUSE_LEAST, PAUSE_MOST));
+        pause((waited / PAUSE_PART).clamp(PAUSE_LEAST, most));
     }
 }
 
@@ -169,7 +174,7 @@ impl Running {
         let (out, err) = (self.child.stdout.take().unwrap(), self.child.stderr.take().unwrap());
         let (out, err) =
             (std::thread::spawn(move || read_all(out)), std::thread::spawn(move || read_all(err)));
-        let status = look_within(patience, || self.child.try_wait().unwrap());
+        let status = look_within(patience, PAUSE_LEAST, || self.child.try_wait().unwrap());
         if status.is_none() {
             self.child.kill().unwrap();
             self.child.wait().unwrap();

@@ -103,28 +103,31 @@ impl<'a> Browser<'a> {
         self.leave(|| self.click(words));
     }
 
-    /// Does what leads to another page, and waits until that one is there: until then, a look may see the page before,
-    /// and a script may end with it.
+    /// Does what leads to another page, and waits for that page. Before it has come, a look may see the page before, and a
+    /// script may end with that page. A page that leads on by a script counts as well.
     pub fn leave(&self, act: impl FnOnce()) {
         self.run("window.isLeft = true", &[]);
         let left = self.url();
         act();
-        let has_come = || {
-            let script = "return !window.isLeft && document.readyState === 'complete'";
-            // Between two pages there is none that could answer.
-            let answer = self.within(async |client| client.execute(script, Vec::new()).await);
-            answer.is_ok_and(|answer| answer == true).then_some(())
-        };
-        assert!(look(has_come).is_some(), "nothing has led away from {left}:\n{}", self.text("body"));
+        assert!(look(|| self.has_come().then_some(())).is_some(), "nothing has led away from {left}");
+    }
+
+    /// Whether another page than the one that is left is there, whole. Between two pages, no page answers.
+    fn has_come(&self) -> bool {
+        let script = "return !window.isLeft && document.readyState === 'complete'";
+        let answer = self.within(async |client| client.execute(script, Vec::new()).await);
+        answer.is_ok_and(|answer| answer == true)
     }
 
     fn click(&self, words: &str) {
         let xpath = format!("//button[normalize-space()='{words}'] | //a[normalize-space()='{words}']");
         let mut last = String::new();
-        // A page that is kept up to date may replace it meanwhile.
+        // A page that is kept up to date may replace the button meanwhile. A click whose answer was lost has led on: on the next
+        // page, it would be another click.
         let clicked = look(|| {
             let click = async |client: Client| client.find(Locator::XPath(&xpath)).await?.click().await;
-            self.within(click).map_err(|error| last = error.to_string()).ok()
+            let clicked = self.within(click).map_err(|error| last = error.to_string()).ok();
+            clicked.or_else(|| self.has_come().then_some(()))
         });
         assert!(clicked.is_some(), "{words} cannot be clicked: {last}\n{}", self.text("body"));
     }

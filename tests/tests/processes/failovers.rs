@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use muster_testbed::{Daemon, PortWay, Postgres, Running, Way, command, eventually, look};
+use muster_testbed::{Daemon, PortWay, Postgres, Running, Way, command, eventually, look_closely};
 use muster_tests::site::{Agent, Controllers, Site, binary};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -160,7 +160,7 @@ fn survive(fault: Fault) {
                 }
                 over.load(Ordering::Relaxed).then_some(())
             };
-            while look(&mut is_over).is_none() {}
+            while look_closely(&mut is_over).is_none() {}
         });
         let ends = EndsWatch(&over);
         let times = work_through(fault, &mut database, &mut controllers, (&agent, &load), &steps);

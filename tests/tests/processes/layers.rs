@@ -10,7 +10,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use muster_testbed::eventually;
+use muster_testbed::{eventually, look_closely};
 use muster_tests::site::{Agent, Site};
 use serde_json::Value;
 
@@ -89,7 +89,8 @@ impl Layers {
 
     /// Waits until `count` files say this version.
     pub fn until(&self, version: &str, count: usize) {
-        eventually(&format!("{count} files say {version}"), || (self.count(version) >= count).then_some(()));
+        let has_come = look_closely(|| (self.count(version) >= count).then_some(()));
+        assert!(has_come.is_some(), "never have {count} files said {version}");
     }
 
     /// Reality is the template, and each name stands for one thing only.

@@ -57,7 +57,7 @@ fn while_nothing_can_be_written_all_wait_and_are_told() {
     let token = site.ok(&["node", "token", "--name", "web-2"]);
     let slow = site.file(
         "heat_template_version: 2018-08-31\nresources:\n  \
-         x: {type: Muster::Dummy, properties: {node: web-1, seconds: 2}}\n",
+         x: {type: Muster::Dummy, properties: {node: web-1, seconds: 10}}\n",
     );
     site.ok(&["stack", "create", "slow", "-t", &slow]);
     eventually("it runs", || (site.resource("slow", "x")["phase"] == "running").then_some(()));

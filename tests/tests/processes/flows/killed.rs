@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use muster_testbed::eventually;
+use muster_testbed::look_closely;
 use serde_json::{Value, json};
 
 use super::server::{FlowServer, rule};
@@ -45,7 +45,7 @@ impl Round {
         let rules: Vec<Value> = (0..RULES).map(|n| rule(n, PORTS[self.number % 2])).collect();
         let file = self.server.site.file(&json!({ "rules": rules }).to_string());
         self.server.site.ok(&["flow", "apply", "-f", &file]);
-        eventually(&format!("it is {place:?}"), || {
+        let has_come = look_closely(|| {
             let has_come = match place {
                 Place::Sent => true,
                 Place::Logged => size() != before,
@@ -53,6 +53,7 @@ impl Round {
             };
             has_come.then_some(())
         });
+        assert!(has_come.is_some(), "it is never {place:?}");
     }
 
     /// Rules on the switch as the batch before this one has them, and as this one has them. Of one look: what the agent had sent

@@ -114,7 +114,8 @@ fn log(settings: &Settings) -> anyhow::Result<LogHandle> {
     let filter = log_filter(level).with_context(|| format!("log.level '{level}' is no filter"))?;
     let (filter, handle) = reload::Layer::new(filter);
     let registry = tracing_subscriber::registry().with(filter);
-    let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let has_colours = std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+    let colours = has_colours && std::io::IsTerminal::is_terminal(&std::io::stderr());
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
     match settings.log.format {
         LogFormat::Human => match Journal::of_stderr() {

@@ -383,6 +383,6 @@ pub struct TemplateView {
     pub name: String,
     /// The text of the template.
     pub template: String,
-    /// Files that it names, by key.
+    /// Files that it names, by key. A viewer is shown `******` for each content.
     pub files: BTreeMap<String, String>,
 }

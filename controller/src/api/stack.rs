@@ -14,8 +14,10 @@ use muster_api::stack::{
     Begun, EventRow, FailureView, OutputView, RevisionRow, Rollback, StackRow, StackView, SteerRollout,
     TemplateView,
 };
+use muster_api::user::Role;
 use muster_engine::{Answer, Request, View, beyond};
 use muster_shared::StackName;
+use muster_template::MASK;
 
 use super::error::ApiError;
 use super::{Api, PAGE, query, source, stack_name};
@@ -176,7 +178,8 @@ pub async fn outputs(api: Api, Path(name): Path<String>) -> Result<Json<Vec<Outp
     Ok(Json(current(&api, &stack_name(name)?).await?.outputs))
 }
 
-/// GET /v1/stacks/{stack}/template; without parameter values, for there may be secrets among them.
+/// GET /v1/stacks/{stack}/template; without parameter values, for there may be secrets among them. Contents of files may be
+/// secrets as well, which a viewer is not shown.
 pub async fn template(
     api: Api,
     Path(name): Path<String>,
@@ -190,7 +193,10 @@ pub async fn template(
     };
     match found {
         Some((revision, text)) => {
-            let (name, template, files) = (text.name, text.template, text.files);
+            let (name, template, mut files) = (text.name, text.template, text.files);
+            if api.role < Role::Operator {
+                files.values_mut().for_each(|content| MASK.clone_into(content));
+            }
             Ok(Json(TemplateView { revision, name, template, files }))
         }
         None => Err(ApiError::not_found(format!(

@@ -138,9 +138,32 @@ fn every_page(browser: &Browser<'_>, judge: &Judge) {
     ] {
         browser.press(link);
         browser.until(says);
-        if name == "verify" {
-            let drawn = browser.run("return document.querySelector('main svg').textContent", &[]);
-            assert!(drawn.as_str().unwrap().contains("web-2/br0"), "the way of a packet is drawn: {drawn}");
+        match name {
+            "verify" => {
+                let drawn = browser.run("return document.querySelector('main svg').textContent", &[]);
+                assert!(
+                    drawn.as_str().unwrap().contains("web-2/br0"),
+                    "the way of a packet is drawn: {drawn}"
+                );
+            }
+            "network" => {
+                let drawn = browser.run("return document.querySelector('main svg').textContent", &[]);
+                assert!(
+                    drawn.as_str().unwrap().contains("p1-1-2"),
+                    "the paths of intents are drawn: {drawn}"
+                );
+            }
+            // Counters are told by the agent, which may take its time.
+            "device" => eventually("the page has counters", || {
+                browser.go(&browser.url());
+                let bytes = "return [...document.querySelectorAll('main table tr')].map((row) => row.lastElementChild.innerText)";
+                let bytes = browser.run(bytes, &[]);
+                let (head, rows) = bytes.as_array().unwrap().split_first()?;
+                let are_told = !rows.is_empty()
+                    && rows.iter().all(|bytes| bytes.as_str().is_some_and(|it| !it.is_empty()));
+                (head == "Bytes" && are_told).then_some(())
+            }),
+            _ => {}
         }
         if !name.is_empty() {
             judge.page(browser, name);
@@ -225,9 +248,18 @@ fn operators_work_in_a_browser() {
     browser.until("no node 'web-9'");
     judge.page(&browser, "refused");
 
-    // What changes is shown without a click.
+    // What changes is shown without a click, unless somebody wants to read.
     browser.go(&fleet.url("/console"));
+    let pause = |is_paused: bool| {
+        browser.run("document.getElementById('pause').click()", &[]);
+        let pause =
+            browser.run("return [document.getElementById('pause').ariaPressed, source === null]", &[]);
+        assert_eq!(pause, json!([is_paused.to_string(), is_paused]));
+    };
+    pause(true);
     site.ok(&["node", "maintenance", "web-3", "on"]);
+    assert!(!browser.text("main").contains("maintenance"), "the page is as it was");
+    pause(false);
     browser.until("maintenance");
 
     // A button, and a change that is looked at before it is started.

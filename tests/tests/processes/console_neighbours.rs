@@ -48,6 +48,9 @@ fn names_of_neighbours_are_text_in_a_browser() {
     // One cable to the server itself, and one to a port of its switch.
     server.link("eth1", &leaf, "e1");
     server.link("eth2", &leaf, "e2");
+    for link in ["br1 type bridge", "eth3 master br1 type veth peer name eth4"] {
+        server.ip(&format!("link add {link}"));
+    }
     let switch = Switch::start(&server);
     switch.bridge("br0", &["p1"]);
     switch.vsctl("add-port br0 eth2");
@@ -84,6 +87,7 @@ fn names_of_neighbours_are_text_in_a_browser() {
         table.as_str().filter(|text| text.matches(&format!("leaf {SCRIPT}")).count() == 2).map(str::to_owned)
     });
     assert!(shown.contains(&format!("port {SCRIPT}")), "{shown}");
+    assert!(shown.contains("member of br1"), "{shown}");
     // The picture has the same, also where the mouse rests.
     let picture = browser.run("return document.querySelector('main svg').textContent", &[]);
     assert!(picture.as_str().unwrap().contains(&format!("leaf {}", &SCRIPT[..8])), "{picture}");

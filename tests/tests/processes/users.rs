@@ -87,6 +87,18 @@ fn users_with_roles_work_from_another_machine() {
     viewer.muster(&["stack", "preview", "web", "-t", &template]).refused(1, &["needs role operator"]);
     assert_eq!(names(&viewer.json(&["stack", "list"])), ["web"], "nothing was changed");
 
+    // What is in a stack's files may be secret: a viewer is told their names.
+    desk.file("site.key", "a key of the site");
+    let with_file = TEMPLATE.replace("hello", "{get_file: site.key}");
+    let with_file = desk.file("with-file.yaml", &with_file);
+    desk.muster(&["stack", "create", "with-file", "-t", &with_file, "--wait"]).expect(0);
+    for (desk, content) in [(&desk, "a key of the site"), (&viewer, "******")] {
+        let shown = desk.json(&["stack", "template", "with-file"]);
+        let contents: Vec<&Value> = shown["files"].as_object().unwrap().values().collect();
+        assert_eq!(contents, [content], "{shown}");
+    }
+    desk.muster(&["stack", "delete", "with-file", "--wait"]).expect(0);
+
     // An admin makes users from there, and revokes them.
     let admin = Desk::new(&machine, &site, "ada");
     admin.muster_with(&[("MUSTER_TOKEN", &ada)], &["login", &url]).expect(0);

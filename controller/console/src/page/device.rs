@@ -19,7 +19,7 @@ use crate::login::Visitor;
 
 /// A page waits so long for what an agent has to tell: counters, and entries of others. An agent that is slow, or hangs, has
 /// them later, and the page is there without them.
-const AGENT_MAX: Duration = Duration::from_millis(700);
+const AGENT_MAX: Duration = Duration::from_millis(300);
 
 /// The text to search for, and the begin of the page.
 #[derive(Deserialize)]

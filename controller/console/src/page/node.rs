@@ -161,9 +161,13 @@ fn links(links: &[LinkFactsView]) -> Markup {
                 format!("{} {}", other.system_name.as_deref().unwrap_or(&other.chassis_id), other.port_id)
             })
             .collect();
+        let part_of = [("member of", &link.master), ("on", &link.lower)];
+        let part_of: Vec<String> =
+            part_of.iter().filter_map(|(how, other)| Some(format!("{how} {}", other.as_ref()?))).collect();
         vec![
             text(&link.name),
             text(if link.kind.is_empty() { &link.driver } else { &link.kind }),
+            text(part_of.join(", ")),
             badge(state),
             text(cut_text(&link.addresses.join(" "))),
             text(link.mac.as_deref().unwrap_or_default()),
@@ -172,7 +176,7 @@ fn links(links: &[LinkFactsView]) -> Markup {
             text(cut_text(&heard.join(", "))),
         ]
     };
-    let heads = ["Interface", "Kind", "State", "Addresses", "MAC", "MTU", "Speed", "Neighbour"];
+    let heads = ["Interface", "Kind", "Part of", "State", "Addresses", "MAC", "MTU", "Speed", "Neighbour"];
     table("Interfaces", &heads, &links.iter().map(row).collect::<Vec<_>>())
 }
 

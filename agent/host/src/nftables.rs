@@ -122,7 +122,8 @@ impl Nftables {
         for left in (0..TRIES).rev() {
             let picture = self.program.list().await?;
             if picture.is_bent {
-                let reason = "somebody has changed the chains of table inet muster; they are corrected first";
+                let reason =
+                    "the chains of table inet muster were changed by others; they are corrected first";
                 return Ok(refused(None, reason));
             }
             let script = plan(&picture, &wishes);

@@ -256,7 +256,7 @@ impl Bus {
     /// # Errors
     /// systemd refuses. A unit with a mistake in it is no error here.
     pub async fn reload(&self) -> Result<()> {
-        self.manager("Reload", "read its units anew".into(), &()).await.map(drop)
+        self.manager("Reload", "read its units again".into(), &()).await.map(drop)
     }
 
     /// Calls what begins a job, and waits for the job's end.

@@ -43,7 +43,7 @@ pub struct Login {
     /// Log in at the identity provider's page, in a browser on any machine
     #[arg(long, conflicts_with = "token_file")]
     oidc: bool,
-    /// CA of the controller's certificate, where that is none of the site's CA: a file of PEM, or 'system' for the CAs that
+    /// CA of the controller's certificate, if the site's CA has not issued it: a PEM file, or 'system' for the CAs that
     /// this machine trusts [default: the CA that the token names]
     #[arg(long, value_name = "FILE|system", env = CA_VARIABLE, hide_env_values = true)]
     ca: Option<Ca>,

@@ -95,7 +95,7 @@ enum Noun {
     /// 'muster-agent doctor' looks at that server. Exit code 1 if there is an error, 0 if there are warnings only.
     #[command(after_help = "Example:\n  muster doctor\n  muster doctor -o json")]
     Doctor(doctor::Doctor),
-    /// Write a file for somebody who helps: what the site and this machine say, without secrets
+    /// Write a file to send to support: what the site and this machine say, without secrets
     ///
     /// The command lists what goes into the file, and asks before it writes: version, status, findings of 'muster
     /// doctor', nodes, stacks, failures, events and graphs of stacks that failed, drift, intents, flow devices and
@@ -148,10 +148,10 @@ enum Noun {
     /// certificate of another CA (controller.api_certificate), --ca says which one is trusted instead. Token and --ca are
     /// kept in ~/.config/muster/contexts.toml, which nobody else can read. MUSTER_TOKEN and MUSTER_CA go before it.
     ///
-    /// With --cert and --key a user logs in who is known by a certificate; the paths of both files are kept.
+    /// --cert and --key log in with a client certificate; the paths of both files are kept.
     ///
-    /// With --oidc somebody logs in whom the controller's identity provider knows: the command prints an address to open
-    /// in any browser, and waits. Without --ca, the controller's certificate must be of a CA that this machine trusts.
+    /// --oidc logs in with the controller's identity provider: the command prints an address to open in any browser, and
+    /// waits. Without --ca, the controller's certificate must be of a CA that this machine trusts.
     #[command(
         after_help = "Example:\n  muster login https://c1.example.org:8443 --token-file anna.token\n  \
                             muster login https://c1.example.org --token-file anna.token --ca system\n  \

@@ -33,7 +33,7 @@ pub async fn log_in(way: Way) -> Result<UserToken, Failure> {
     loop {
         pause = pause.clamp(PAUSES.0, PAUSES.1);
         if Instant::now() + pause > end {
-            let late = "nobody confirmed the login in time: begin it again";
+            let late = "the login was not confirmed in time: begin it again";
             return Err(Failure::timed_out(late));
         }
         sleep(pause).await;

@@ -41,7 +41,7 @@ pub enum UserVerb {
     /// List users
     #[command(after_help = "Example:\n  muster user list")]
     List,
-    /// Revoke a user: the token, or the certificate, counts no more
+    /// Revoke a user: the token, or the certificate, is refused from now on
     #[command(after_help = "Example:\n  muster user revoke anna")]
     Revoke {
         /// Name of the user

@@ -120,7 +120,7 @@ fn lines(shown: &Shown<'_>) -> Vec<String> {
     let since = since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
     let state = match row.standing {
         FlowStanding::PendingAdd => "it is on its way to the device",
-        FlowStanding::Added => "the device has it as it is to be",
+        FlowStanding::Added => "the device has it as wanted",
         FlowStanding::PendingRemove => "it is on its way off the device",
         FlowStanding::Failed => "the device would not have it",
         FlowStanding::Expired => "it ended by its own timeout and stays gone until it is applied again",

@@ -98,7 +98,7 @@ fn problems(status: &StatusView) -> Markup {
             p.error role="alert" { (problem) }
         }
         @if status.restored {
-            p.error role="alert" { "The store was restored: " code { "muster restore list" } " shows what is to be decided." }
+            p.error role="alert" { "The store was restored: " code { "muster restore list" } " shows what to decide." }
         }
         @if status.waiting.hooks > 0 {
             p.note { (status.waiting.hooks) " resources wait at hooks for an operator." }

@@ -248,7 +248,7 @@ fn operators_work_in_a_browser() {
     browser.until("no node 'web-9'");
     judge.page(&browser, "refused");
 
-    // What changes is shown without a click, unless somebody wants to read.
+    // A change is shown without a click, unless the operator has paused the page.
     browser.go(&fleet.url("/console"));
     let pause = |is_paused: bool| {
         browser.run("document.getElementById('pause').click()", &[]);

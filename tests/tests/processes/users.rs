@@ -87,7 +87,7 @@ fn users_with_roles_work_from_another_machine() {
     viewer.muster(&["stack", "preview", "web", "-t", &template]).refused(1, &["needs role operator"]);
     assert_eq!(names(&viewer.json(&["stack", "list"])), ["web"], "nothing was changed");
 
-    // What is in a stack's files may be secret: a viewer is told their names.
+    // A stack's files may hold secrets: a viewer is told their names.
     desk.file("site.key", "a key of the site");
     let with_file = TEMPLATE.replace("hello", "{get_file: site.key}");
     let with_file = desk.file("with-file.yaml", &with_file);

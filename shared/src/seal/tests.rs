@@ -519,7 +519,7 @@ fn a_node_costs_little() {
 /// A change here is a change of the protocol.
 #[test]
 fn golden_packets() {
-    let hex = |bytes: &[u8]| bytes.iter().map(|b| format!("{b:02x}")).collect::<String>();
+    let hex = |bytes: &[u8]| data_encoding::HEXLOWER.encode(bytes);
     let (node_seal, mut end) = (of_node(), controller());
     let greeting = node_seal.greet_again([10; 32], None).unwrap();
     let answer = answer(&mut end, greeting.packet(), 20);

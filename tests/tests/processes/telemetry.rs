@@ -8,6 +8,7 @@ use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::thread;
 
+use data_encoding::HEXLOWER;
 use muster_testbed::{Ran, Running, eventually, port};
 use muster_tests::site::{Agent, Site, binary, template_of_a_file};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
@@ -73,7 +74,7 @@ impl Collector {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    HEXLOWER.encode(bytes)
 }
 
 fn text<'a>(mut attributes: impl Iterator<Item = &'a KeyValue>, key: &str) -> String {

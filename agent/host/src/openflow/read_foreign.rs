@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::ops::ControlFlow;
 
+use data_encoding::HEXLOWER;
 use muster_shared::model::flow::{Entry, FOREIGN_TEXT_MAX, FlowId, ForeignRule, Packed};
 
 use super::connection::FOREIGN_PLACES_MAX;
@@ -83,9 +84,8 @@ pub(super) fn text(parts: &RuleParts<'_>, ports: &Ports) -> String {
         }
     }
     text.push_str(" instructions=");
-    for byte in parts.instructions.iter().take(FOREIGN_TEXT_MAX) {
-        let _ = write!(text, "{byte:02x}");
-    }
+    let shown = parts.instructions.len().min(FOREIGN_TEXT_MAX);
+    HEXLOWER.encode_append(&parts.instructions[..shown], &mut text);
     let end = text.char_indices().map(|(at, _)| at).take_while(|at| *at <= FOREIGN_TEXT_MAX - 3).last();
     if text.len() > FOREIGN_TEXT_MAX {
         text.truncate(end.unwrap_or(0));

@@ -17,6 +17,7 @@ use std::time::Duration;
 use muster_shared::MonoTime;
 use muster_shared::model::Action;
 use muster_template::{Desired, Kind, RandomString, VirtualResource};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::engine::Engine;
 use crate::graph::Graph;
@@ -33,6 +34,9 @@ const TOLD_TO_FAIL: &str = "told to fail";
 const VALUE: &str = "value";
 /// The attribute with the API path that signals a handle.
 const ENDPOINT: &str = "endpoint";
+
+/// The characters that stand for themselves in a segment of a path.
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 impl Row {
     /// The value of `get_resource`. As in Heat, some types give something else than their id.
@@ -118,7 +122,8 @@ impl Engine {
             Some(VirtualResource::WaitHandle) => {
                 let row = &self.graph().rows[slot];
                 let stack = self.graph().stacks.get(&row.stack).map_or("?", |stack| stack.name.as_str());
-                let endpoint = format!("/v1/stacks/{stack}/resources/{}/signal", encoded(&row.name));
+                let endpoint =
+                    format!("/v1/stacks/{stack}/resources/{}/signal", utf8_percent_encode(&row.name, PLAIN));
                 self.graph_mut().rows[slot].add_attribute(ENDPOINT, endpoint);
                 self.traversals.jobs.made(slot);
             }
@@ -261,11 +266,4 @@ fn time_of(desired: &Desired, action: Action) -> Duration {
         Action::Retain | Action::Check | Action::Adopt => 0,
     };
     Duration::from_millis(millis.into())
-}
-
-/// The name encoded as a segment of a path.
-fn encoded(name: &str) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    let part = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
-    name.bytes().map(part).collect()
 }

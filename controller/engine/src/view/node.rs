@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use data_encoding::HEXLOWER;
 use muster_api::node::{DriftView, LostView, NodeResourceView, NodeView};
 use muster_shared::model::Facts;
 use muster_shared::seal::SealPublic;
@@ -227,7 +228,7 @@ impl View<'_> {
             .tokens
             .iter()
             .map(|record| TokenView {
-                id: record.token.id.iter().map(|b| format!("{b:02x}")).collect(),
+                id: HEXLOWER.encode(&record.token.id),
                 expires: record.token.expires,
                 uses_left: record.uses_left,
                 name: record.token.name.clone(),

@@ -37,7 +37,7 @@ fn golden_bytes_and_ids() {
         .map(|(value, ..)| {
             let entry = rule(value);
             let bytes = Packed::new(&entry).unwrap();
-            let hex = bytes.bytes().iter().map(|b| format!("{b:02x}")).collect();
+            let hex = data_encoding::HEXLOWER.encode(bytes.bytes());
             (hex, entry.id(&device("web-1/br0")).to_string())
         })
         .collect();

@@ -22,6 +22,11 @@ pub fn parse(text: &str) -> Option<[u8; 6]> {
     parts.next().is_none().then_some(octets)
 }
 
+/// Reads an address as network documents have it: with a colon or a hyphen between two octets.
+pub fn parse_written(text: &str) -> Option<[u8; 6]> {
+    parse(&text.replace('-', ":"))
+}
+
 /// Reads an address as a field has it.
 pub fn parse_field(text: &str) -> Option<u128> {
     let [a, b, c, d, e, f] = parse(text)?;
@@ -40,6 +45,16 @@ mod tests {
         assert_eq!(parse_field("52:54:00:12:ab:0f"), Some(0x5254_0012_ab0f));
         assert_eq!(text_of_field(0x5254_0012_ab0f), "52:54:00:12:ab:0f");
         assert_eq!(text(&[1; 8]), "01:01:01:01:01:01:01:01");
+    }
+
+    #[test]
+    fn documents_may_have_hyphens() {
+        let octets = [0x52, 0x54, 0, 0x12, 0xab, 0x0f];
+        for written in ["52:54:00:12:ab:0f", "52-54-00-12-AB-0F", "52:54-00:12-ab:0f"] {
+            assert_eq!(parse_written(written), Some(octets), "{written}");
+        }
+        assert_eq!(parse_written("52.54.00.12.ab.0f"), None);
+        assert_eq!(parse_written("52--54:00:12:ab:0f"), None);
     }
 
     #[test]

@@ -18,6 +18,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use futures_util::TryStreamExt;
+use muster_shared::mac;
 use rtnetlink::packet_core::ErrorMessage;
 use rtnetlink::packet_route::address::{AddressAttribute, AddressFlags, AddressMessage, CacheInfo};
 use rtnetlink::packet_route::link::LinkMessage;
@@ -282,10 +283,9 @@ impl Netlink {
     }
 }
 
-fn octets(mac: &str) -> Result<Vec<u8>> {
-    let octets: std::result::Result<Vec<u8>, _> =
-        mac.split(':').map(|octet| u8::from_str_radix(octet, 16)).collect();
-    octets.map_err(|_| NetlinkError::Answer(format!("{mac} is no MAC address")))
+fn octets(text: &str) -> Result<Vec<u8>> {
+    let octets = mac::parse(text).map(Vec::from);
+    octets.ok_or_else(|| NetlinkError::Answer(format!("{text} is no MAC address")))
 }
 
 async fn within<T>(request: impl Future<Output = std::result::Result<T, rtnetlink::Error>>) -> Result<T> {

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::{LinkName, MAX_OBJECTS, NetworkError};
+use crate::mac;
 
 /// `nicN` or another alias → interface name or MAC address, as in os-net-config's mapping file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -85,7 +86,5 @@ fn find(nic: &str, links: &BTreeMap<String, String>, alias: &str) -> Result<Opti
 
 /// A MAC address in lower case with colons; none if the text is not a MAC address.
 fn normal_mac(text: &str) -> Option<String> {
-    let octets: Vec<&str> = text.split([':', '-']).collect();
-    let is_octet = |octet: &&str| octet.len() == 2 && octet.bytes().all(|b| b.is_ascii_hexdigit());
-    (octets.len() == 6 && octets.iter().all(is_octet)).then(|| octets.join(":").to_ascii_lowercase())
+    mac::parse_written(text).map(|octets| mac::text(&octets))
 }

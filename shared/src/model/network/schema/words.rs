@@ -3,6 +3,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::mac;
+
 /// An address of IPv4, or of IPv6 without dots in it.
 pub(super) fn is_ip(text: &str) -> bool {
     text.parse::<Ipv4Addr>().is_ok() || is_ipv6(text)
@@ -28,8 +30,7 @@ pub(super) fn is_cidr(text: &str) -> bool {
 }
 
 pub(super) fn is_mac(text: &str) -> bool {
-    let octet = |octet: &str| octet.len() == 2 && octet.bytes().all(|b| b.is_ascii_hexdigit());
-    text.split([':', '-']).count() == 6 && text.split([':', '-']).all(octet)
+    mac::parse_written(text).is_some()
 }
 
 /// A name with at most 63 characters before its first dot (or none), no two dots in a row, or the root.

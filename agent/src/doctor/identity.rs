@@ -24,7 +24,7 @@ pub enum Facts {
         path: PathBuf,
         why: String,
     },
-    Here {
+    Present {
         node: String,
         site: String,
         /// Certificate and key fit each other.
@@ -38,7 +38,7 @@ pub enum Facts {
 
 impl Facts {
     pub fn of(identity: &Identity) -> Self {
-        Self::Here {
+        Self::Present {
             node: identity.node.to_string(),
             site: identity.site.to_string(),
             is_whole: identity.tls().is_ok(),
@@ -68,11 +68,11 @@ pub fn findings(facts: &Facts, now: u64) -> Vec<Finding> {
                 format!("look at the file system of {}", path.display()),
             )]
         }
-        Facts::Here { node, site, is_whole: false, .. } => {
+        Facts::Present { node, site, is_whole: false, .. } => {
             let found = format!("the certificate of {node} of site {site} does not fit its key");
             vec![Finding::error(IDENTITY, found, join)]
         }
-        Facts::Here { node, site, issued, renew_at, not_after, .. } => {
+        Facts::Present { node, site, issued, renew_at, not_after, .. } => {
             let who = Finding::ok(IDENTITY, format!("this server is {node} of site {site}"));
             vec![who, certificate(now, *issued, *renew_at, *not_after)]
         }
@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn each_state_of_the_record_has_its_finding() {
-        let here = |is_whole| Facts::Here {
+        let here = |is_whole| Facts::Present {
             node: "web-1".into(),
             site: "lab".into(),
             is_whole,

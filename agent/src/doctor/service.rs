@@ -35,7 +35,8 @@ enum Unit {
     Silent(String),
     /// The unit is for another state directory than this one.
     Others,
-    Here(Box<UnitState>),
+    /// The unit of this state directory.
+    Own(Box<UnitState>),
 }
 
 /// `holder` is the process that holds the lock of the state directory.
@@ -45,7 +46,7 @@ pub async fn check(systemd: &Systemd, state_dir: &Path, holder: Option<u32>, joi
         Ok(Ok(state)) => {
             let is_ours = state_dir == AgentSection::default().state_dir
                 || holder.is_some_and(|holder| holder == state.main_pid);
-            if is_ours { Unit::Here(Box::new(state)) } else { Unit::Others }
+            if is_ours { Unit::Own(Box::new(state)) } else { Unit::Others }
         }
         Ok(Err(SystemdError::Absent)) => Unit::NoSystemd,
         Ok(Err(error @ SystemdError::NoBus { .. })) => Unit::NoBus(error.to_string()),
@@ -73,7 +74,7 @@ fn findings(facts: &Facts) -> Vec<Finding> {
             let found = format!("{UNIT} is not what runs, or would run, with this state directory");
             vec![bus(), Finding::ok(CHECK, found)]
         }
-        Unit::Here(unit) => vec![bus(), of_unit(unit, facts)],
+        Unit::Own(unit) => vec![bus(), of_unit(unit, facts)],
     }
 }
 
@@ -139,7 +140,7 @@ mod tests {
     }
 
     fn here(unit: UnitState) -> Unit {
-        Unit::Here(Box::new(unit))
+        Unit::Own(Box::new(unit))
     }
 
     #[test]

@@ -33,7 +33,7 @@ enum Directory {
     Absent,
     Unseen(String),
     Other,
-    Here {
+    Present {
         owner: Owner,
         /// The error with which the directory refuses to be read or written.
         refuses: Option<Errno>,
@@ -47,7 +47,7 @@ pub fn look(path: &Path) -> (Option<u32>, Vec<Finding>) {
         Err(error) if error.kind() == ErrorKind::NotFound => Directory::Absent,
         Err(error) => Directory::Unseen(error.to_string()),
         Ok(metadata) if !metadata.is_dir() => Directory::Other,
-        Ok(metadata) => Directory::Here {
+        Ok(metadata) => Directory::Present {
             owner: Owner::of(&metadata),
             refuses: access(path, AccessFlags::R_OK | AccessFlags::W_OK | AccessFlags::X_OK).err(),
             space: space(path),
@@ -67,7 +67,7 @@ fn space(path: &Path) -> Result<Space, String> {
 fn findings(facts: &Facts) -> Vec<Finding> {
     let path = facts.path.display().to_string();
     let (owner, refuses, space) = match &facts.directory {
-        Directory::Here { owner, refuses, space } => (owner, refuses, space),
+        Directory::Present { owner, refuses, space } => (owner, refuses, space),
         Directory::Absent => {
             let remedy = "muster-agent join --token -, with a token of 'muster node token' at the controller";
             return vec![Finding::error(
@@ -169,7 +169,7 @@ mod tests {
     const ROOM: Result<Space, String> = Ok(Space { bytes: 1 << 40, files: None });
 
     fn here(user: u32, mode: u32, refuses: Option<Errno>) -> Directory {
-        Directory::Here { owner: Owner { user, mode }, refuses, space: ROOM }
+        Directory::Present { owner: Owner { user, mode }, refuses, space: ROOM }
     }
 
     #[test]
@@ -201,7 +201,8 @@ mod tests {
     #[test]
     fn no_room_and_no_answer_are_found() {
         let with = |space| {
-            let directory = Directory::Here { owner: Owner { user: 0, mode: 0o700 }, refuses: None, space };
+            let directory =
+                Directory::Present { owner: Owner { user: 0, mode: 0o700 }, refuses: None, space };
             findings(&Facts { path: "/s".into(), own_user: 0, directory })[1].state
         };
         assert_eq!(with(ROOM), Severity::Ok);

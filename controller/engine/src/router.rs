@@ -215,7 +215,7 @@ impl Engine {
             }
             Request::FlowStats { device } => {
                 match self.with_flows(|flows, turn| flows.ask_stats(turn, &device, id)) {
-                    Ok(Asked::Known) => Ok(Answer::Done),
+                    Ok(Asked::Ready) => Ok(Answer::Done),
                     Ok(Asked::Waits) => return, // answered when the node has
                     Err(refused) => Err(refused.into()),
                 }
@@ -237,7 +237,7 @@ impl Engine {
             Request::PurgeIntents { keys } => self.purge_intents(keys),
             Request::ForeignFlows { device } => {
                 match self.with_flows(|flows, turn| flows.ask_foreign(turn, &device, id)) {
-                    Ok(Asked::Known) => Ok(Answer::Done),
+                    Ok(Asked::Ready) => Ok(Answer::Done),
                     Ok(Asked::Waits) => return, // answered when the node has
                     Err(refused) => Err(refused.into()),
                 }

@@ -77,12 +77,12 @@ pub enum Asked {
     /// [`Effect::Answer`] of the request follows once the agent has answered, or after a bound.
     Waits,
     /// The known answer is new enough, or no other can be had.
-    Known,
+    Ready,
 }
 
 impl From<bool> for Asked {
     fn from(waits: bool) -> Self {
-        if waits { Self::Waits } else { Self::Known }
+        if waits { Self::Waits } else { Self::Ready }
     }
 }
 

@@ -271,14 +271,14 @@ fn hex(digest: u128) -> String {
 }
 
 /// A parameter's value.
-pub(crate) enum Known<'v> {
+pub(crate) enum ParameterValue<'v> {
     /// The bound value.
     Bound(&'v Value),
     /// A value that a rendering keeps.
     Kept(Rc<Value>),
 }
 
-impl Deref for Known<'_> {
+impl Deref for ParameterValue<'_> {
     type Target = Value;
 
     fn deref(&self) -> &Value {
@@ -292,7 +292,7 @@ impl Deref for Known<'_> {
 /// The source of a template's parameter values.
 pub(crate) trait Values {
     /// The value of this index; `None` if the values belong to another template.
-    fn value(&self, index: u32) -> Option<Result<Known<'_>, RenderError>>;
+    fn value(&self, index: u32) -> Option<Result<ParameterValue<'_>, RenderError>>;
     /// Whether a condition of the template holds, by index; `None` while the stack has no name.
     fn condition(&self, index: u32) -> Option<Result<bool, RenderError>>;
     /// Name and id of the stack, once they are known.
@@ -306,8 +306,8 @@ pub(crate) trait Values {
 }
 
 impl Values for Parameters {
-    fn value(&self, index: u32) -> Option<Result<Known<'_>, RenderError>> {
-        self.at(index).map(|value| Ok(Known::Bound(value)))
+    fn value(&self, index: u32) -> Option<Result<ParameterValue<'_>, RenderError>> {
+        self.at(index).map(|value| Ok(ParameterValue::Bound(value)))
     }
 
     fn condition(&self, index: u32) -> Option<Result<bool, RenderError>> {

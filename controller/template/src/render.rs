@@ -23,7 +23,7 @@ pub(crate) use text::is_true;
 use thiserror::Error;
 
 use crate::Limits;
-use crate::bind::{Known, Parameters, Values};
+use crate::bind::{ParameterValue, Parameters, Values};
 use crate::error::{Place, cut, push_key};
 use crate::expression::{Call, Entry, Expr, ExprKind, describe};
 use crate::template::Template;
@@ -436,8 +436,8 @@ impl Scope<'_> {
         let Some(found) = found else { return Ok(Rc::new(Value::String(String::new()))) };
         self.spend(at, weight(found))?;
         Ok(match &value {
-            Known::Kept(value) if path.is_empty() => value.clone(),
-            Known::Kept(_) | Known::Bound(_) => Rc::new(found.clone()),
+            ParameterValue::Kept(value) if path.is_empty() => value.clone(),
+            ParameterValue::Kept(_) | ParameterValue::Bound(_) => Rc::new(found.clone()),
         })
     }
 

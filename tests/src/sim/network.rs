@@ -26,7 +26,7 @@ use muster_shared::model::flow::DeviceName;
 use muster_shared::model::topology::DevicePorts;
 
 use super::dice::Dice;
-use cable::{Cable, Ear, Side};
+use cable::{Cable, Receiver, Side};
 pub use fabric::{CAPACITY, Fabric, PRIORITY};
 pub use model::{Wishes, counted, state_is_right};
 use walk::Rules;
@@ -39,7 +39,7 @@ pub struct Network {
     cables: Vec<Cable>,
     /// Ports for hosts that are down, each with the turn in which it went.
     down: BTreeMap<(usize, &'static str), u64>,
-    ears: BTreeMap<Side, Ear>,
+    receivers: BTreeMap<Side, Receiver>,
     /// The ports that each bridge's agent told last.
     told: BTreeMap<usize, DevicePorts>,
     /// Agents that know their bridges: which start of which server.
@@ -72,7 +72,7 @@ impl Network {
             fabric: Rc::new(fabric),
             cables,
             down: BTreeMap::new(),
-            ears: BTreeMap::new(),
+            receivers: BTreeMap::new(),
             told: BTreeMap::new(),
             seen: BTreeSet::new(),
             dirty: false,

@@ -68,14 +68,14 @@ impl LostRows {
 #[derive(Default)]
 struct RemovalEffect {
     /// Slots of live rows that now stand for a new thing.
-    anew: BTreeSet<Slot>,
+    recreated: BTreeSet<Slot>,
     /// Names of the rows that are lost.
     left: Vec<String>,
 }
 
 impl RemovalEffect {
     fn is_empty(&self) -> bool {
-        self.anew.is_empty() && self.left.is_empty()
+        self.recreated.is_empty() && self.left.is_empty()
     }
 }
 
@@ -164,7 +164,7 @@ impl Traversals {
                 row.be_unready();
                 row.lose_status();
                 self.jobs.observe(slot, Observation::Unknown);
-                loss.anew.insert(slot);
+                loss.recreated.insert(slot);
             }
             self.jobs.graph.answered(slot);
             self.jobs.graph.ctx.agenda.push_back(Todo::Visit(slot));
@@ -178,8 +178,8 @@ impl Traversals {
             loss.left.push(self.jobs.graph.rows[slot].name.to_string());
             return Some(slot);
         }
-        let old = self.make_anew(slot);
-        loss.anew.insert(slot);
+        let old = self.recreate(slot);
+        loss.recreated.insert(slot);
         loss.left.push(old.name.to_string());
         let node = old.node;
         let lost = self.jobs.graph.rows.insert(old);
@@ -200,10 +200,10 @@ impl Traversals {
     }
 
     /// Makes the row stand for a new thing, in its place in the stack. Returns the row as it was.
-    fn make_anew(&mut self, slot: Slot) -> Row {
+    fn recreate(&mut self, slot: Slot) -> Row {
         let (id, physical) = self.jobs.graph.ctx.ids.row();
         let old = &self.jobs.graph.rows[slot];
-        let new = old.anew(id, physical);
+        let new = old.recreated(id, physical);
         let (before, stack) = (old.id, old.stack);
         let old = self.jobs.graph.rows.replace(slot, new);
         self.jobs.drop_breaker(slot, old.details().breaker);
@@ -250,21 +250,21 @@ impl Traversals {
     fn go_on_without(&mut self, id: u64, loss: &RemovalEffect, node: &NodeId) {
         // If nothing was made on the node yet, no row has changed.
         if !loss.is_empty() {
-            self.mend_edges(id, &loss.anew);
-            self.unready_those_that_need(id, &loss.anew);
+            self.mend_edges(id, &loss.recreated);
+            self.unready_those_that_need(id, &loss.recreated);
         }
         if !loss.left.is_empty() {
             let mut reason = format!("node {node} was removed; may be left on it: {}", named(&loss.left));
-            if !loss.anew.is_empty() {
-                let anew: Vec<String> =
-                    loss.anew.iter().map(|slot| self.jobs.graph.rows[*slot].name.to_string()).collect();
-                reason.push_str(&format!("; to be made anew: {}", named(&anew)));
+            if !loss.recreated.is_empty() {
+                let recreated: Vec<String> =
+                    loss.recreated.iter().map(|slot| self.jobs.graph.rows[*slot].name.to_string()).collect();
+                reason.push_str(&format!("; to be made anew: {}", named(&recreated)));
             }
             self.jobs.graph.note(id, reason);
         }
         let Some(stack) = self.jobs.graph.stacks.get_mut(&id) else { return };
         let stage = stack.walk.as_ref().map(|walk| walk.stage);
-        match (loss.anew.is_empty(), stage) {
+        match (loss.recreated.is_empty(), stage) {
             (true, Some(Stage::Cleanup)) => self.count_again(id),
             (true, Some(Stage::First)) => self.jobs.visit_first(id),
             (true, _) => {}
@@ -280,7 +280,7 @@ impl Traversals {
     }
 
     /// Removes edges from rows of the stack to lost rows.
-    fn mend_edges(&mut self, id: u64, anew: &BTreeSet<Slot>) {
+    fn mend_edges(&mut self, id: u64, recreated: &BTreeSet<Slot>) {
         let Some(stack) = self.jobs.graph.stacks.get(&id) else { return };
         let slots: Vec<Slot> = stack.forward.iter().chain(&stack.extras).copied().collect();
         for slot in slots {
@@ -288,7 +288,7 @@ impl Traversals {
             let kept: Vec<Slot> =
                 needs.iter().copied().filter(|slot| self.jobs.graph.rows[*slot].stack == id).collect();
             // A row that stands for a new thing has a new id, so its edges are stored again.
-            if kept.len() < needs.len() || kept.iter().any(|slot| anew.contains(slot)) {
+            if kept.len() < needs.len() || kept.iter().any(|slot| recreated.contains(slot)) {
                 self.jobs.graph.rows[slot].set_requires(kept.into());
                 self.jobs.graph.edges_changed(slot);
             }
@@ -296,19 +296,19 @@ impl Traversals {
     }
 
     /// Makes every row that needs a new thing unready, so that the traversal visits it again.
-    fn unready_those_that_need(&mut self, id: u64, anew: &BTreeSet<Slot>) {
-        let Some(stack) = self.jobs.graph.stacks.get(&id).filter(|_| !anew.is_empty()) else { return };
+    fn unready_those_that_need(&mut self, id: u64, recreated: &BTreeSet<Slot>) {
+        let Some(stack) = self.jobs.graph.stacks.get(&id).filter(|_| !recreated.is_empty()) else { return };
         let mut needed_by: BTreeMap<Slot, Vec<Slot>> = BTreeMap::new();
         for slot in &stack.forward {
             for required in &self.jobs.graph.rows[*slot].requires {
                 needed_by.entry(*required).or_default().push(*slot);
             }
         }
-        let mut queue: Vec<Slot> = anew.iter().copied().collect();
+        let mut queue: Vec<Slot> = recreated.iter().copied().collect();
         while let Some(slot) = queue.pop() {
             for next in needed_by.remove(&slot).unwrap_or_default() {
                 self.jobs.graph.leave_hook(next);
-                if !anew.contains(&next) {
+                if !recreated.contains(&next) {
                     self.jobs.graph.rows[next].be_unready();
                     self.jobs.graph.row_changed(next, false);
                 }

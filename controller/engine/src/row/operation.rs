@@ -146,7 +146,7 @@ impl Row {
     }
 
     /// A row for the same resource with a thing that is not made yet.
-    pub fn anew(&self, id: u64, physical: ResourceId) -> Self {
+    pub fn recreated(&self, id: u64, physical: ResourceId) -> Self {
         let mut new = Self::new(id, physical, self.stack, self.name.clone(), self.kind);
         let row = &mut new.0;
         (row.definition, row.revision) = (self.definition, self.revision);

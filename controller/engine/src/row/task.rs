@@ -48,7 +48,7 @@ pub(crate) enum Before {
     /// The row's columns say it, and the agent holds that: drift from one is drift from the other.
     AsHeld,
     /// The row's columns say it. The agent may hold something earlier.
-    Known,
+    InColumns,
     /// After a controller restart, or because the agent knew a newer generation. The row has the job's spec already.
     Unknown,
 }
@@ -111,7 +111,7 @@ impl Row {
             Some(earlier) => earlier.before == Before::AsHeld,
             None => self.is_as_held(),
         };
-        let before = if is_as_held { Before::AsHeld } else { Before::Known };
+        let before = if is_as_held { Before::AsHeld } else { Before::InColumns };
         let row = &mut self.0;
         // A question changes nothing, so what was seen still counts.
         let seen = if action == Action::Check { row.seen } else { Observation::Unknown };
@@ -247,7 +247,7 @@ impl Row {
     /// The job never began: the row is as it was. Returns the job. A row that is not known as it was needs another job.
     pub fn undo(&mut self) -> Option<Task> {
         let task = match self.task()?.before {
-            Before::AsHeld | Before::Known => self.0.task.take(),
+            Before::AsHeld | Before::InColumns => self.0.task.take(),
             Before::Unknown => {
                 self.end_task(self.held_in_doubt());
                 let row = &mut self.0;

@@ -78,7 +78,7 @@ impl Row {
     /// creation left half done is the stack's own, and is not compared with the template but made.
     fn may_be_of_others(&self) -> bool {
         let (applied, action) = match self.task().map(|task| task.before) {
-            Some(Before::AsHeld | Before::Known) => (self.held != Held::Nothing, self.last.action),
+            Some(Before::AsHeld | Before::InColumns) => (self.held != Held::Nothing, self.last.action),
             Some(Before::Unknown) | None => (self.is_applied(), self.action()),
         };
         !applied || action == Some(Action::Adopt)

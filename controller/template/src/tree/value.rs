@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::parts::{Below, Body, Instance, NONE, Parts, Scope};
 use crate::Limits;
-use crate::bind::{Facade, Known, StackNames, Values};
+use crate::bind::{Facade, ParameterValue, StackNames, Values};
 use crate::digest;
 use crate::error::{cut, suggestion};
 use crate::expression::{Expr, ExprKind, describe};
@@ -518,10 +518,10 @@ impl InScope<'_, '_> {
 }
 
 impl Values for InScope<'_, '_> {
-    fn value(&self, index: u32) -> Option<Result<Known<'_>, RenderError>> {
+    fn value(&self, index: u32) -> Option<Result<ParameterValue<'_>, RenderError>> {
         match self.scope {
             0 => self.context.parts.parameters.value(index),
-            scope => Some(self.context.parameter(scope, index).map(Known::Kept)),
+            scope => Some(self.context.parameter(scope, index).map(ParameterValue::Kept)),
         }
     }
 

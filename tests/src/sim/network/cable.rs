@@ -25,7 +25,7 @@ pub type Side = (usize, usize);
 
 /// The state of hearing at an end.
 #[derive(Clone, Debug, Default)]
-pub struct Ear {
+pub struct Receiver {
     heard: Vec<Beacon>,
     /// The beacon that the other end sends.
     said: Option<Beacon>,
@@ -121,16 +121,16 @@ impl World {
         let is_deaf = self.has_bridge(here).is_none_or(|at| !self.listens(at));
         let said = if is_deaf { None } else { self.said_to(side) };
         let carrier = self.has_carrier(side.0, side.1);
-        let ear = self.network.ears.entry(side).or_default();
+        let receiver = self.network.receivers.entry(side).or_default();
         if is_deaf || !carrier {
-            ear.heard.clear();
+            receiver.heard.clear();
         }
-        if ear.said == said {
+        if receiver.said == said {
             return;
         }
-        ear.said = said;
-        ear.turn += 1;
-        let turn = ear.turn;
+        receiver.said = said;
+        receiver.turn += 1;
+        let turn = receiver.turn;
         let after = match said {
             Some(_) => self.network.air.millis(0, SPEAKS_EVERY),
             None => self.network.air.millis(MISSED.0, MISSED.1),
@@ -140,17 +140,17 @@ impl World {
 
     /// A beacon is heard, or `last`: those that nobody says any more are not.
     pub fn hears(&mut self, side: Side, turn: u64, last: bool) {
-        let ear = self.network.ears.entry(side).or_default();
-        if ear.turn != turn {
+        let receiver = self.network.receivers.entry(side).or_default();
+        if receiver.turn != turn {
             return;
         }
         if last {
-            ear.heard = ear.said.into_iter().collect();
+            receiver.heard = receiver.said.into_iter().collect();
         } else {
-            ear.heard.extend(ear.said);
-            ear.heard.sort();
-            ear.heard.dedup();
-            if ear.heard.len() > 1 {
+            receiver.heard.extend(receiver.said);
+            receiver.heard.sort();
+            receiver.heard.dedup();
+            if receiver.heard.len() > 1 {
                 let after = self.network.air.millis(MISSED.0, MISSED.1);
                 self.later(after, Event::Hears(side, turn, true));
             }
@@ -175,7 +175,11 @@ impl World {
             .filter_map(|(cable, ends)| Some((cable, ends.iter().position(|it| *it == device)?)))
             .map(|side| {
                 // As a host tells them: of an agent that started twice in a moment three are good.
-                let heard = self.network.ears.get(&side).map(|ear| ear.heard.iter().take(HEARD_MAX).copied());
+                let heard = self
+                    .network
+                    .receivers
+                    .get(&side)
+                    .map(|receiver| receiver.heard.iter().take(HEARD_MAX).copied());
                 let heard = heard.map(Iterator::collect);
                 port(cable_port(side.0), heard.unwrap_or_default())
             })

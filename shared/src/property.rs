@@ -122,7 +122,7 @@ impl Property {
         Self::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
             .is(
                 PropertyType::Integer,
-                "seconds to reach the controller anew after a change; else it is taken back",
+                "seconds to reach the controller again after a change; otherwise the agent undoes it",
             )
             .default("120")
             .range(1, CONFIRM_TIMEOUT_MAX)

@@ -46,7 +46,7 @@ impl Challenge {
 
     pub(crate) fn why_not_reached(&self, within: u64) -> String {
         let seen = self.seen.as_deref().unwrap_or("no connection could be made");
-        format!("the controller was not reached anew within {within} s of the change: {seen}")
+        format!("the controller was not reached again within {within} s of the change: {seen}")
     }
 
     pub(crate) fn is_late(&self, now: MonoTime) -> bool {

@@ -235,7 +235,7 @@ fn takes_the_place_of(stack: &Stack, action: StackAction) -> Option<String> {
     let is_another = action != StackAction::Create && stack.status == Status::InProgress;
     is_another.then(|| {
         format!(
-            "this {} takes the place of the {} in progress: jobs that have begun run to their end, no others begin",
+            "this {} takes the place of the {} in progress: jobs that have started run to their end, no others start",
             action.as_str(),
             stack.action.as_str()
         )

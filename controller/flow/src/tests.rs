@@ -359,7 +359,7 @@ fn what_was_saved_goes_on_where_it_was() {
 
 /// The refusal of a change that cut its server off.
 fn undone() -> FlowRefusal {
-    FlowRefusal { id: None, reason: "the controller was not reached anew".into(), permanent: true }
+    FlowRefusal { id: None, reason: "the controller was not reached again".into(), permanent: true }
 }
 
 #[test]

@@ -145,7 +145,7 @@ pub enum BadIntent {
     #[error("the selector has an '{0}', which is that of the hosts")]
     HostField(&'static str),
     /// Both hosts are the same.
-    #[error("{0} is both hosts: nothing is to be connected")]
+    #[error("{0} is both hosts: want two different hosts")]
     SameHost(HostId),
     /// No rule can be above this priority.
     #[error(

@@ -41,7 +41,7 @@ const BY_OTHERS: [&str; 7] = [
 /// Reasons of a server that operators have revoked: it joins again with nothing.
 const WITH_NOTHING: [&str; 2] = ["its server has lost it, and is not selected any more", "not as desired:"];
 /// The reason of a change that cuts its server off.
-const CUT_OFF: &str = "the controller was not reached anew";
+const CUT_OFF: &str = "the controller was not reached again";
 
 impl World {
     /// Returns a resource that failed although nobody had told it to, in a run without faults.

@@ -150,7 +150,7 @@ fn comes_back(cut: &CutServer, what: &str, document: &str) {
         let ran = creating.finish();
         let online = began.elapsed();
         cut.site.until_node("web-1", "online");
-        let seen = if kill { "ended before the change was confirmed" } else { "was not reached anew" };
+        let seen = if kill { "ended before the change was confirmed" } else { "was not reached again" };
         ran.refused(1, &[seen, "has been restored"]);
         assert_eq!(cut.changed_since(&before), [""; 0]);
         let row = cut.site.resource("net", "net");
@@ -258,7 +258,7 @@ fn what_cannot_be_put_back_falls_back_to_what_the_document_has_for_that() {
     });
     drop(switch);
     let ran = creating.finish();
-    ran.refused(1, &["was not reached anew", "the fallback_config is in force"]);
+    ran.refused(1, &["was not reached again", "the fallback_config is in force"]);
     assert!(server.ip("-4 address show dev up0").contains("10.77.0.222/24"));
     site.until_node("web-1", "online");
     drop(web1);

@@ -115,7 +115,7 @@ fn what_cuts_the_server_off_fails_with_its_reason_and_changes_nothing() {
     let tool = Tool::new(&one.server, &web1.state);
     tool.file("bad.yaml", CUTS_OFF);
     let ran = tool.run("-c bad.yaml --confirm-timeout 3");
-    ran.refused(1, &["network_config: ", "was not reached anew within 3 s", "has been restored"]);
+    ran.refused(1, &["network_config: ", "was not reached again within 3 s", "has been restored"]);
     assert_eq!(state(&one.server), before);
     tool.run("-c bad.yaml --confirm-timeout 3 --detailed-exit-codes").expect(4);
     assert_eq!(state(&one.server), before);

@@ -117,7 +117,7 @@ fn a_name_that_is_not_confirmed_is_put_back() {
     named.until(&web1, "web-2", "web-2\n");
     named.until(&web1, "web-1", "web-1\n");
     named.server.refuse_connections(false);
-    updating.finish().refused(1, &["was not reached anew within 10 s", "has been restored"]);
+    updating.finish().refused(1, &["was not reached again within 10 s", "has been restored"]);
     assert_eq!(named.site.resource("names", "name")["status"], "FAILED");
     named.has(&web1, "web-1", "web-1\n");
     named.site.ok(&["stack", "delete", "names", "--wait"]);

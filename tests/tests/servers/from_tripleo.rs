@@ -200,7 +200,7 @@ fn follow(site: &RoutedSite) {
             }
             5 => {
                 // What the script itself says then depends on whose it is.
-                assert!(said.contains("os-net-config") && said.contains("not reached anew"), "{said}");
+                assert!(said.contains("os-net-config") && said.contains("not reached again"), "{said}");
                 assert_eq!(site.network(), network);
                 site.is_well();
             }
@@ -238,7 +238,7 @@ fn followed_with_tripleos_own_templates() {
         &site.controller,
         "! muster stack update overcloud --existing -e wrong.yaml --wait; muster stack failures overcloud",
     );
-    assert!(failed.contains("not reached anew"), "{failed}");
+    assert!(failed.contains("not reached again"), "{failed}");
     assert_eq!(site.network(), network);
     assert_eq!(site.json(&format!("node show {SERVER}"))["state"], "online");
     println!("7 samples ran");

@@ -129,7 +129,7 @@ fn bonds_teams_and_vlans_are_what_the_kernel_says_they_are() {
     is(&vm, "others", &["others@bond1", "id 99", "master vrf1", "mtu 1300", "172.16.0.1/24"]);
     assert!(vm.sh("ip route show vrf vrf1").contains("10.99.0.0/16 via 172.16.0.2"));
     fails(&vm, &broken(&BOND.replace(MODE, "mode=balance-alb")), "the route 10.20.0.0/16");
-    let carried = "network_config[0]: bond1 has to be made anew, and theirs (macvlan) on it would go along";
+    let carried = "network_config[0]: bond1 must be recreated, and theirs (macvlan) on it would go along";
     vm.sh("ip link add link bond1 name theirs type macvlan");
     fails(&vm, BOND, carried);
 

@@ -70,7 +70,7 @@ impl Device {
             Err(reason) => {
                 // The next decided batch tries again.
                 self.log = Some(0);
-                turn.effects.warn(format!("cannot write the log of {} anew: {reason}", self.bridge));
+                turn.effects.warn(format!("cannot rewrite the log of {}: {reason}", self.bridge));
             }
         }
     }

@@ -41,7 +41,7 @@ impl Jobs {
             }
             self.runs.insert(resource, Run { phase: Phase::Accepting, recovered });
             if resource.is_local() {
-                let reason = "the agent was started anew before the change began".into();
+                let reason = "the agent restarted before the change began".into();
                 self.end(key, Outcome::Failed { reason, permanent: true }, turn);
             } else {
                 self.admit(resource, turn);

@@ -124,7 +124,7 @@ fn it_is_undone_if_nobody_answers_in_time() {
     reconnect(&mut bed);
     let refused = bed.state().refused.unwrap();
     assert!(refused.permanent, "nobody wants a server cut off again by itself");
-    assert!(refused.reason.contains("was not reached anew within 20 s"), "{}", refused.reason);
+    assert!(refused.reason.contains("was not reached again within 20 s"), "{}", refused.reason);
     bed.settle();
     assert_eq!(bed.switch, table(&[(1, 1)]));
 }

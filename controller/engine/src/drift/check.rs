@@ -72,7 +72,7 @@ impl Jobs {
         let unchanged = self.graph.stacks.get(&id).is_some_and(|stack| stack.traversal == traversal);
         if !unchanged {
             return Err(Refusal::Conflict(
-                "a newer operation has begun: check again when it has ended".into(),
+                "a newer operation has started: check again when it has ended".into(),
             ));
         }
         let source = source.map_err(|why| {

@@ -258,7 +258,7 @@ impl Traversals {
             if !loss.recreated.is_empty() {
                 let recreated: Vec<String> =
                     loss.recreated.iter().map(|slot| self.jobs.graph.rows[*slot].name.to_string()).collect();
-                reason.push_str(&format!("; to be made anew: {}", named(&recreated)));
+                reason.push_str(&format!("; will be recreated: {}", named(&recreated)));
             }
             self.jobs.graph.note(id, reason);
         }
@@ -272,7 +272,7 @@ impl Traversals {
             (false, Some(Stage::Check)) => self.jobs.withdraw_vain_questions(id),
             (false, Some(_)) => self.take_up_walk(id),
             (false, None) if stack.status == Status::Complete => {
-                self.begin_again(id, format!("node {node} was removed: what was on it is made anew"));
+                self.begin_again(id, format!("node {node} was removed: its resources are recreated"));
             }
             (false, None) => {} // its revision cannot be read; a newer one finds what is missing
         }

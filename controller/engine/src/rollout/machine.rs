@@ -382,7 +382,7 @@ impl Rollout {
             let Member { state, counts, .. } = self.members.get(name);
             match (state, counts) {
                 (State::Begun { .. }, Counts::Failed) => {
-                    Some(format!("its canary {name} went away after it had begun"))
+                    Some(format!("its canary {name} went away after it had started"))
                 }
                 (State::Begun { .. }, Counts::Nothing | Counts::Lost) => None,
                 (_, Counts::Failed) => Some(format!("its canary {name} failed")),

@@ -131,7 +131,7 @@ impl Jobs {
             });
         }
         let Some(slot) = self.row_named(id, path) else { return };
-        self.fail_row(slot, format!("its rollout was aborted: {reason}; {untouched} were not begun"));
+        self.fail_row(slot, format!("its rollout was aborted: {reason}; {untouched} were not started"));
     }
 
     /// Carries out an operator's request to a rollout.

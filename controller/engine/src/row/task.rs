@@ -254,7 +254,7 @@ impl Row {
                 (row.last.cause, row.last.status, row.definition) =
                     (Cause::Traversal, Some(Status::Failed), 0);
                 row.last.reason.get_or_insert_with(|| {
-                    "its job was withdrawn: it is applied again when it is wanted".into()
+                    "the job was withdrawn; the next operation applies it again".into()
                 });
                 None
             }

@@ -469,7 +469,7 @@ fn the_events_of_a_stack_say_what_was_left_behind_and_what_became_of_it() {
     bed.idle();
     let said = |bed: &Bed, what: &str| bed.tables.reasons.iter().any(|reason| reason == what);
     assert!(
-        said(&bed, "node node-0 was removed; may be left on it: a, b; to be made anew: a, b"),
+        said(&bed, "node node-0 was removed; may be left on it: a, b; will be recreated: a, b"),
         "{:?}",
         bed.tables.reasons
     );

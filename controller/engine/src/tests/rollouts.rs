@@ -111,7 +111,7 @@ fn a_canary_that_fails_stops_it_and_nobody_else_is_touched() {
         assert_eq!(bed.status(), "UPDATE_FAILED", "{restarts}");
         let reason = bed.view().unwrap().status_reason;
         assert!(
-            reason.contains("its rollout was aborted: its canary a[node-0] failed; 5 were not begun")
+            reason.contains("its rollout was aborted: its canary a[node-0] failed; 5 were not started")
                 || restarts,
             "{reason}"
         );

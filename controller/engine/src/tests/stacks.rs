@@ -114,7 +114,7 @@ fn an_operation_says_which_one_it_takes_the_place_of() {
     }
     let says = |it: &str, other: &str| {
         format!(
-            "this {it} takes the place of the {other} in progress: jobs that have begun run to their end, no others begin"
+            "this {it} takes the place of the {other} in progress: jobs that have started run to their end, no others start"
         )
     };
     let mut bed = Bed::new(1);

@@ -160,7 +160,7 @@ fn a_test_resource_takes_its_time() {
     let mut bed = Bed::new(0);
     bed.create(test("value: a, wait_secs: 2.5, action_wait_secs: {update: 40, delete: '5'}")).unwrap();
     assert_eq!(state(&bed), "CREATE_IN_PROGRESS IN_PROGRESS pause");
-    assert_eq!(bed.resource("v").status_reason, "it is as it is to be in 2 s");
+    assert_eq!(bed.resource("v").status_reason, "it is ready in 2 s");
     bed.pass(Duration::from_millis(2499));
     assert_eq!(state(&bed), "CREATE_IN_PROGRESS IN_PROGRESS pause");
     bed.pass(Duration::from_millis(1));

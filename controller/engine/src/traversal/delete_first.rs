@@ -114,7 +114,7 @@ impl Graph {
         if let Some(needed_by) = needed_by {
             let needed_by = &self.rows[*needed_by].name;
             let note =
-                format!("{} is made anew before the old one is deleted: {needed_by} needs that", row.name);
+                format!("{} is recreated before the old one is deleted: {needed_by} needs it", row.name);
             let id = row.stack;
             self.note(id, note);
             return false;

@@ -185,7 +185,7 @@ impl Graph {
         let signals = if row.kind == Kind::WaitCondition { " for signals" } else { "" };
         self.tell_withdrawn(slot, row.action(), &format!("while it waited{signals}"));
         let row = &mut self.rows[slot];
-        row.fail_as_it_is(&format!("it waits{signals} no more: it does again when it is wanted"));
+        row.fail_as_it_is(&format!("the wait{signals} was withdrawn; the next operation starts it again"));
         true
     }
 

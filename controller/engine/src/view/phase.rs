@@ -265,7 +265,7 @@ impl View<'_> {
             return self.intent_reason(slot);
         }
         let left = pause.due.map_or(0, |due| due.since(self.graph.ctx.now).as_secs());
-        let what = if pause.of_batch { "its batch begins" } else { "it is as it is to be" };
+        let what = if pause.of_batch { "its batch begins" } else { "it is ready" };
         format!("{what} in {left} s")
     }
 }

@@ -370,7 +370,7 @@ impl Resolver<'_> {
             }
             Call::GetFile { file } => self.file(at, *file),
             Call::GetNode { parts } if parts.len() == 1 && !self.in_set => {
-                let message = "'get_node' with a fact alone asks the node of a for_each: here it is none; want [NODE, FACT, KEY, …]";
+                let message = "'get_node' with a fact alone asks the node of a for_each, and this is not in one; want [NODE, FACT, KEY, …]";
                 self.errors.push(at, self.path.as_str(), message);
             }
             // The name of the own node does not depend on facts.

@@ -159,7 +159,7 @@ fn faults_are_named() {
         ),
         (
             json!({"type": "host_to_host", "from": {"host": "52:54:00:0A:00:01"}, "to": {"host": "52:54:00:0a:00:01"}}),
-            "intents[0].to: 52:54:00:0a:00:01 is both hosts: nothing is to be connected",
+            "intents[0].to: 52:54:00:0a:00:01 is both hosts: want two different hosts",
         ),
         (
             json!({"type": "host_to_host", "from": {"host": "52:54:00:00:00:01"}, "to": {"host": "52:54:00:00:00:02"},

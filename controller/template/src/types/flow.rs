@@ -58,12 +58,12 @@ static ENTRY_ATTRIBUTES: [(&str, &str); 3] =
 const DEVICE_ATTRIBUTE: (&str, &str) = (DEVICE, "the bridge, NODE/BRIDGE");
 const IDS_ATTRIBUTE: (&str, &str) = ("ids", "the ids of all its entries, in order");
 
-// What all of these types have.
+// Properties that all of these types have.
 const CONFIRM_TIMEOUT_PROPERTY: Property =
     Property::optional("confirm_timeout", |value| confirm_timeout(value).map(drop))
         .is(
             PropertyType::Integer,
-            "seconds to reach the controller anew after a change; else it is taken back",
+            "seconds to reach the controller again after a change; otherwise the agent undoes it",
         )
         .default("30")
         .range(1, CONFIRM_TIMEOUT_MAX);
@@ -75,7 +75,7 @@ const DEVICE_PROPERTY: Property = Property::required(DEVICE, |value| device(valu
 const GUARD_PROPERTY: Property = Property::optional("guard", |value| guard(value).map(drop))
     .is(
         PropertyType::Boolean,
-        "whether a change that could cut the node off is taken back unless it is confirmed",
+        "whether the agent undoes a change that could cut the node off unless it is confirmed",
     )
     .default("true");
 

@@ -14,8 +14,8 @@ pub(crate) fn unknown_type(name: &str) -> String {
             .to_owned();
     }
     if name == "OS::Heat::UpdateWaitConditionHandle" {
-        return "OS::Heat::UpdateWaitConditionHandle is not supported, for every update would wait for all signals anew: \
-                use an OS::Heat::WaitConditionHandle, and another name for it where signals are wanted anew"
+        return "OS::Heat::UpdateWaitConditionHandle is not supported, for every update would wait for all signals again: \
+                use an OS::Heat::WaitConditionHandle, and another name for it where all signals must be sent again"
             .to_owned();
     }
     let near = suggestion(name, Kind::ALL.map(Kind::name));

@@ -65,7 +65,7 @@ pub enum PackageError {
     )]
     Version,
     /// An absent package has neither version nor hold.
-    #[error("a package that is to be absent can have no version and not be held")]
+    #[error("an absent package has no version and is not held")]
     Absent,
     /// The time is zero, or too long.
     #[error("want a time of 1 to {TIMEOUT_MAX} seconds")]

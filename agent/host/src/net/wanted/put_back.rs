@@ -134,7 +134,7 @@ impl Target {
                         kind => kind.unwrap_or_default(),
                     };
                     let text = format!(
-                        "{carrier} has to be made anew, and {name} ({kind}) on it would go along; take it away first"
+                        "{carrier} must be recreated, and {name} ({kind}) on it would go along; remove it first"
                     );
                     self.missing.push(Difference { path: path.clone(), text });
                 } else {

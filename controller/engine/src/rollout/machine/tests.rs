@@ -390,7 +390,7 @@ fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
         (Away::Wait, 1, 0, "", "Going"),
         (Away::Fail, 1, 0, "2 3", "Going"),
         (Away::Fail, 0, 0, "", "1 failed, more than its max_failures of 0: a[n0]"),
-        (Away::Fail, 1, 1, "", "its canary a[n0] went away after it had begun"),
+        (Away::Fail, 1, 1, "", "its canary a[n0] went away after it had started"),
     ] {
         let mut rollout = begun(away, max_failures, canary);
         let passes = end != "Going" || !then.is_empty();

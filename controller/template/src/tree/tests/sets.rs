@@ -267,7 +267,7 @@ fn what_no_for_each_makes() {
             format!("type: Muster::Dummy, {set}, depends_on: [{{resource: z, of: all}}]"),
             "unknown key 'of' of a dependency",
         ),
-        ("type: Muster::Dummy, properties: {values: {a: {get_node: name}}}".to_owned(), "here it is none"),
+        ("type: Muster::Dummy, properties: {values: {a: {get_node: name}}}".to_owned(), "this is not in one"),
         (
             format!("type: Muster::Dummy, {set}, properties: {{values: {{a: {{get_node: nam}}}}}}"),
             "unknown fact 'nam'",

@@ -41,7 +41,7 @@ const GRACE: Duration = Duration::from_secs(10);
 const START_WITHIN: Duration = Duration::from_secs(90);
 /// The most bytes of the log that are told, from its last lines.
 const LOG_MAX: usize = 300;
-/// The exit status where nothing was begun.
+/// The exit status where nothing was started.
 const FAILED: u8 = 1;
 
 /// Carries out the change. Exits with the package manager's status, or with [`UNDONE`].

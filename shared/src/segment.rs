@@ -288,7 +288,7 @@ impl Window {
         self.owes() >= WINDOW / 4
     }
 
-    /// A packet came. One that is the next is to be handed on, and then [taken](Self::take).
+    /// A packet came. The caller hands on the next packet, and then [takes](Self::take) it.
     ///
     /// # Errors
     /// [`OutOfStep`]

@@ -86,13 +86,13 @@ fn wire_packet(bytes: &[u8]) {
             "a seal changes nothing"
         );
     }
-    // What it says is read elsewhere: here that bytes of anybody do no harm.
+    // Other targets check the meaning; here bytes of anybody must do no harm.
     let _ = wire::read_body::<Up>(bytes);
 }
 
 fn wire_body<M: Message + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
     let Ok(messages) = wire::read_body::<M>(bytes) else { return };
-    // What is read may be written longer than it came, and then fit no packet any more.
+    // A message may be written longer than it was read, and then fit no packet.
     let Ok(bodies) = wire::pack(&messages) else { return };
     let read = |body: &Body| wire::read_body(body.as_bytes()).expect("what was packed can be unpacked");
     let again: Vec<M> = bodies.iter().flat_map(read).collect();

@@ -67,12 +67,12 @@ impl SimNode {
         }
     }
 
-    /// Jobs that have not begun.
+    /// Jobs that have not started.
     pub fn waiting(&self) -> usize {
         self.queue.len()
     }
 
-    /// Whether a job has begun and not ended.
+    /// Whether a job has started and not ended.
     pub fn is_running(&self) -> bool {
         self.running.is_some()
     }

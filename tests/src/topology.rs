@@ -383,7 +383,7 @@ impl Site {
         }
         self.now = self.now + self.dice.millis(0, 3000);
         self.takes()?;
-        // Those that stand still, of a few.
+        // Intents at rest, out of a few.
         for _ in 0..8 {
             let no = IntentNo(1 + self.dice.below(self.ends.len().max(1) as u64));
             let stands = self.manager.state(no).is_some_and(|(state, _)| state == State::Installed);
@@ -479,7 +479,7 @@ impl Site {
             }
         }
         let waiting = std::mem::take(&mut self.waiting);
-        // What the tables hold, with what is on its way.
+        // The tables, with the writes that are on their way.
         let mut table = self.plane.table();
         for (device, writes) in &waiting {
             for (_, intent, ops) in writes {
@@ -494,7 +494,7 @@ impl Site {
         for (no, record) in &self.saved {
             self.manager.load(record.clone(), placed.remove(no).unwrap_or_default(), Vec::new());
         }
-        // What may lie in the places of a write as long as it is on its way: what does, and what older ones put there.
+        // The rules that may lie in the places of a write on its way: those there, and those of older writes.
         let mut may_lie: BTreeMap<_, Vec<_>> =
             self.plane.table().into_iter().map(|(place, rule)| (place, vec![rule])).collect();
         for (device, writes) in waiting {

@@ -21,7 +21,7 @@ struct Queue {
 pub struct Lanes(BTreeMap<Lane, Queue>);
 
 impl Lanes {
-    /// Queues a job in its place. Jobs that arrived later run later, even if they could have begun before.
+    /// Queues a job in its place. Jobs that arrived later run later, even if they could have started before.
     pub fn enqueue(&mut self, lane: Lane, order: Order, resource: ResourceId) {
         self.0.entry(lane).or_default().waiting.insert(order, resource);
     }

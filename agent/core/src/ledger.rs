@@ -101,7 +101,7 @@ pub struct Ended {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     pub resource: ResourceId,
-    /// The holding of the resource, kept until the resource is gone. If present, the host may have begun to
+    /// The holding of the resource, kept until the resource is gone. If present, the host may have started to
     /// change it.
     pub holding: Option<Holding>,
     /// Holdings of others that are gone with this resource, until their own records say so.

@@ -51,7 +51,7 @@ impl Moving {
         effects.push(Effect::Join { number, token });
     }
 
-    /// The driver has joined the other site, or has not. Work may have begun here meanwhile.
+    /// The driver has joined the other site, or has not. Work may have started here meanwhile.
     pub(crate) fn joined(
         &mut self,
         number: u64,

@@ -1,7 +1,7 @@
 //! The controller behind a broker: one connection of segments (`muster_shared::segment`) over one MQTT connection.
 //!
 //! The session's id names this connection only. Its end comes from the controller (a reset, or the notice that it has
-//! begun anew), from the count of packets, or from silence; and the broker tells the controller of our end with the
+//! started again), from the count of packets, or from silence; and the broker tells the controller of our end with the
 //! last will. All of it costs a new connection, where the machine says everything again.
 //!
 //! Absent: connecting to a broker and its limits (`shared/broker/src/lib.rs`), and the controller's end
@@ -31,7 +31,7 @@ const JOIN_PACKET_MAX: u32 = relayed::RELAYED_MAX as u32 + 1024;
 #[derive(Clone, Debug)]
 pub struct ThroughBroker {
     pub credentials: Option<Credentials>,
-    /// The topic on which the controller says that it has begun. Only nodes listen to it; a joiner's messages are no
+    /// The topic on which the controller says that it has started. Only nodes listen to it; a joiner's messages are no
     /// segments.
     pub notices: Option<String>,
 }
@@ -51,7 +51,7 @@ impl ThroughBroker {
 /// Connects to the first broker that works.
 ///
 /// # Errors
-/// None works: why the last one does not.
+/// No broker works. The error is that of the last one.
 pub(crate) async fn greet(peer: &Peer, through: &ThroughBroker) -> Result<(AsyncClient, Way), LinkError> {
     let id = ConnectionId(tls::random()?);
     let will = Segment { connection: id, content: Content::Reset(ResetReason::Closed) };
@@ -137,7 +137,7 @@ impl Relay {
     /// The next packet of the controller, as long as each is the next.
     async fn packet(&mut self) -> Result<Vec<u8>, LinkError> {
         loop {
-            // What is cut off by it is not taken up again: the connection is over.
+            // A read that this cuts off is not resumed: the connection is over.
             let received = timeout_at(self.heard + SILENCE_MAX, self.receiver.next()).await;
             let Received::Message(incoming) =
                 received.map_err(|_| LinkError::Silent { after: SILENCE_MAX })??
@@ -187,7 +187,7 @@ struct Ends {
     owing: Notify,
     /// The packets that were sent while the controller was not heard yet: a window at most. They are sent again when
     /// the controller says
-    /// that it has begun, so that a greeting does not wait for the next connection.
+    /// that it has started, so that a greeting does not wait for the next connection.
     unheard: Mutex<Option<Vec<Vec<u8>>>>,
     again: Mutex<Vec<Vec<u8>>>,
     up: String,

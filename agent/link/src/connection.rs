@@ -145,7 +145,7 @@ impl LinkError {
         }
     }
 
-    /// The controller knows this node no more, or its clock was another when it gave the certificate out.
+    /// The controller no longer knows this node, or its clock was another when it gave the certificate out.
     pub fn is_not_let_in(&self) -> bool {
         if let LinkError::NotLetIn(_) = self {
             return true;
@@ -243,7 +243,7 @@ impl Connection {
                 Ok(()) => LinkError::Closed,
                 Err(error) => error,
             };
-            // Nobody listens any more: that is what was wanted.
+            // Without a listener, the connection was dropped on purpose.
             let _ = tell.send(LinkEvent::Disconnected(error)).await;
         });
         Self { events, outbox, task }
@@ -409,7 +409,7 @@ impl Mqtt {
             Events::Broker(way) => return way.payload().await,
         };
         loop {
-            // What is cut off by it is not taken up again: the connection is over.
+            // A read that this cuts off is not resumed: the connection is over.
             let event = tokio::select! {
                 event = timeout_at(*heard + SILENCE_MAX, events.poll()) => event,
                 address = look_around(others, *unanswered) => return Err(LinkError::Elsewhere(address)),

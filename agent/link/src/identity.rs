@@ -80,7 +80,7 @@ impl Identity {
         }
     }
 
-    /// Whether this token, for this name, joins as who we are already. A controller that was installed anew has
+    /// Whether this token, for this name, joins as who we are already. A controller that was reinstalled has
     /// another CA: it is another site, also by the same name.
     pub fn is_of(&self, token: &JoinToken, name: &NodeId) -> bool {
         (&self.site, &self.node) == (&token.site, name)

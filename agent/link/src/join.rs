@@ -135,7 +135,7 @@ async fn enrol(
         match site.ask_for(&ask).await {
             Err(EnrolError::Later { reason, after }) if now() + after.as_secs() < token.expires => {
                 let [early] = tls::random()?;
-                // Those who were told the same time do not come at the same time.
+                // Nodes that were told the same time do not come at the same time.
                 let after = after.max(LATER_MIN) + LATER_SPREAD * u32::from(early) / u32::from(u8::MAX);
                 waits(&reason, after);
                 sleep(after).await;

@@ -46,7 +46,7 @@ impl Recorded {
         let (holder, findings) = state_directory::look(state_dir);
         let entries = entries_unlocked(state_dir);
         let local = Local::read(state_dir).unwrap_or_default();
-        // What cannot be read is the agent's to report.
+        // The agent itself reports a record that cannot be read.
         let documents = documents(&entries, &local).unwrap_or_default();
         let tables = tables(&state_dir.join("flows"));
         let needs_switch = match tables.iter().any(|table| !table.is_nftables()) {

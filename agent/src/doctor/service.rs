@@ -152,7 +152,7 @@ mod tests {
         let failed = UnitState { result: "exit-code".into(), ..unit(Active::Failed) };
         let disabled = UnitState { file_state: "disabled".into(), ..active() };
         let (yes, no) = (Joined::Yes, Joined::No);
-        // What was seen; whether an agent runs, and the server has joined.
+        // The unit; whether an agent runs, and the server has joined.
         for (unit, is_running, joined, state, words) in [
             (Unit::NoSystemd, true, yes, Ok, "not the first process"),
             (Unit::NoBus("there is no socket".into()), true, yes, Warning, "there is no socket"),

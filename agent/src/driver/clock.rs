@@ -60,7 +60,7 @@ mod tests {
         });
         let heartbeat = Up::Heartbeat { drift: Some(0) };
         let mut clock = Clock::default();
-        // What is said when, what the clock shows then, and whether that is told.
+        // The message, its time, the clock's time, and whether the clock is reported.
         for (said, now, wall, is_told) in [
             (&heartbeat, 0, 1000, true),
             (&hello, 1, 1001, false),

@@ -26,7 +26,7 @@ use crate::host::Host;
 /// A running switch whose tables are not filled within this time forwards packets again: a million rules take
 /// ten seconds.
 const FILL_WITHIN: Duration = Duration::from_secs(30);
-/// The interval of looking whether the switch is up while its tables are to be filled, and of retries after
+/// The interval of looking whether the switch is up until its tables are filled, and of retries after
 /// a failure.
 const AGAIN: Duration = Duration::from_secs(1);
 /// The interval of looking for the path to the controller, and for a key that others removed …

@@ -152,7 +152,7 @@ fn malformed_operations_are_refused_and_nothing_is_written() {
     assert_eq!(fs::metadata(dir.path().join("br0")).unwrap().len(), loaded.log);
 }
 
-/// The log is written anew on a disk that has room for all of it but its last record.
+/// The log is rewritten on a disk that has room for all of it but its last record.
 #[test]
 fn on_a_full_disk_it_is_the_log_before_and_the_entries_lie_where_they_lay() {
     const PAGE: usize = 4096;

@@ -155,7 +155,7 @@ fn what_is_cancelled_is_that_and_no_question() {
         let mut ask = |effect| assert!(flows.execute(&br0(), effect, None).is_none());
         ask(FlowEffect::Count { number: 1 });
         let (_, xid, body) = peer.answer(&[], is_flow_question).await.unwrap();
-        // It is being counted; what is cancelled waits behind it.
+        // The table is being counted; a cancelled read waits behind it.
         let (kept, odd) = <(Arc<Vec<TableEntry>>, Arc<_>)>::default();
         ask(FlowEffect::Compare { number: 7, kept: Arc::clone(&kept), odd: Arc::clone(&odd) });
         ask(FlowEffect::Cancel { number: 7 });
@@ -220,7 +220,7 @@ fn a_change_that_was_not_answered_is_not_refused_for_what_it_put() {
 fn what_needs_a_log_is_answered_also_where_there_is_none() {
     let dir = TempDir::new().unwrap();
     let mut flows = flows(dir.path());
-    // It cannot be opened, as on a disk that is full.
+    // The log cannot be opened, as on a disk that is full.
     fs::create_dir(dir.path().join("flows/br0")).unwrap();
     let ops = Content::Inline(Vec::new());
     let append = FlowEffect::Append { generation: number(1), ops, guard: false };

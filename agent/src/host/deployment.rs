@@ -116,7 +116,7 @@ impl Host {
             return Ok(Found::AsDesired);
         };
         if create != update {
-            // It is unknown which document was the last.
+            // The last document is unknown.
             return Ok(Found::AsDesired);
         }
         let Content::Inline(config) = &create.config else { return Ok(Found::AsDesired) };

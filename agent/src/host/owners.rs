@@ -51,7 +51,7 @@ impl Owners {
         let Ok(place) = files.real_path(file) else { return Ok(()) };
         let table = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let owners = table.by_place.get(&place).into_iter().flatten();
-        // Of the same path the controller knows the owner, and hands it over. A link may lead elsewhere by now.
+        // The controller knows the owner of the same path, and hands it over. A link may lead elsewhere by now.
         let other = owners.take_while(|(owner, _)| *owner != resource).find(|(_, theirs)| {
             theirs.path != file.path && files.real_path(theirs).is_ok_and(|theirs| theirs == place)
         });

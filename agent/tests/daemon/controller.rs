@@ -155,7 +155,7 @@ impl Site {
                         )));
                     } else {
                         let end = end.get_or_insert_with(|| ControllerEnd::new(self.seal_of(&answer_to)));
-                        // What the node says after that is not listened to.
+                        // Later messages of the node are ignored.
                         if let Ok(Opened::Greeting { answer }) = end.open(&publish.payload, || Some([9; 32]))
                         {
                             let answer = Publish::new(&answer_to, QoS::AtMostOnce, answer, None);

@@ -1,4 +1,4 @@
-//! A place for runs, whose scripts leave a line each time they are begun.
+//! A place for runs, whose scripts leave a line each time they start.
 
 use std::fs;
 use std::future::Future;
@@ -45,7 +45,7 @@ impl Folder {
         Runner::new(dir.join("runs"), env!("CARGO_BIN_EXE_muster-agent").into(), None)
     }
 
-    /// As an agent has it that was started anew.
+    /// As an agent has it that restarted.
     pub fn another_runner(&self) -> Runner {
         Self::runner_in(self.dir.path())
     }

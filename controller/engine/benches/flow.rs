@@ -67,7 +67,7 @@ fn measure(devices: usize, per_device: u32, per_batch: u32) {
     let before = cpu();
     bench.ask(Request::ApplyFlows { stages: vec![writes], confirm_timeout: None, application: None });
     let added = (cpu() - before).as_secs_f64();
-    // What the rules came with was counted before they were given away.
+    // The memory of the rules was counted before they were given away.
     let bytes =
         NOW.load(Ordering::Relaxed) as f64 - held as f64 + packed as f64 + total * size_of::<FlowOp>() as f64;
     let all_added: u64 = bench.engine.view().flows().devices().iter().map(|view| view.added).sum();

@@ -141,7 +141,7 @@ fn bytes_of_rules(intents: &Bench, count: u32, devices: usize) -> usize {
     for number in 0..count {
         let intent = intents.engine.view().intent(&number.to_string()).expect("it is there");
         for (device, shared) in intent.rules {
-            // Of its own: an intent shares them with the table.
+            // A copy: an intent shares its bytes with the table.
             let packed = Packed::from_bytes(shared.bytes()).expect("an entry");
             let id = packed.unpack().id(&device);
             let put = FlowOp::Put { id, digest: packed.digest(), packed };
@@ -160,7 +160,7 @@ fn bytes_of_rules(intents: &Bench, count: u32, devices: usize) -> usize {
     let given: usize = stage.iter().map(|write| write.ops.capacity() * size_of::<FlowOp>()).sum();
     let held = NOW.load(Ordering::Relaxed);
     bench.ask(Request::ApplyFlows { stages: vec![stage], confirm_timeout: None, application: None });
-    // What the rules came with was counted before they were given away.
+    // The memory of the rules was counted before they were given away.
     (NOW.load(Ordering::Relaxed) + packed + given).saturating_sub(held)
 }
 

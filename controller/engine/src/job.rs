@@ -157,7 +157,7 @@ impl Jobs {
                 let withdraw = Down::Withdraw { resource: row.physical, generation: row.generation };
                 (withdraw, self.graph.ctx.now + limits.job_timeout + ANSWER_GRACE)
             }
-            // An agent took back its place that is older than the one that was sent the job.
+            // The agent is older than the one that was sent the job.
             Some(_) if self.graph.too_old_for(row, node).is_some() => {
                 return self.graph.ctx.agenda.push_back(Todo::Unsendable(slot));
             }

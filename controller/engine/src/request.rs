@@ -225,13 +225,13 @@ pub enum Request {
         /// The controller's clock in seconds since 1970.
         wall: u64,
     },
-    /// Logs a user in whom an identity provider knows, and makes the user if there is none.
+    /// Logs in a user of an identity provider, and makes the user if there is none.
     LogIn {
         login: NewLogin,
         /// The controller's clock in seconds since 1970.
         wall: u64,
     },
-    /// Revokes a user: the token counts no more.
+    /// Revokes a user: the token no longer counts.
     RevokeUser { name: String },
     /// A server asks to join.
     Join(JoinAsk),
@@ -327,7 +327,7 @@ pub enum Request {
     },
 }
 
-/// A user whom an identity provider knows.
+/// A user that an identity provider knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewLogin {
     pub name: String,

@@ -331,7 +331,7 @@ impl Jobs {
         )
     }
 
-    /// Number of members that have not begun. Members that wait for other resources count too.
+    /// Number of members that have not started. Members that wait for other resources count too.
     fn yet_to_begin(&self, id: u64, path: &str, rollout: &Rollout) -> usize {
         let Some(stack) = self.graph.stacks.get(&id) else { return 0 };
         let Some(set) = stack.walk.as_ref().and_then(|walk| walk.tree.sets().find(|set| set.name() == path))

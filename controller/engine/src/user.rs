@@ -97,7 +97,7 @@ impl Users {
         }
     }
 
-    /// The user after a login, which other logins of the same person outlive. A user whom an admin made stays.
+    /// The user after a login, which other logins of the same person outlive. A user that an admin made stays.
     fn after(&self, new: NewLogin, wall: u64) -> Result<UserRecord, Refusal> {
         let NewLogin { name, role, scope, subject, login } = new;
         Self::check_name(&name)?;

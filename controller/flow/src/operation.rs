@@ -188,7 +188,7 @@ impl Flows {
     /// Starts an operation whose entries are an application's. It has one stage: further ones are kept without a name.
     ///
     /// # Errors
-    /// As [`Self::begin`]; or the name is none, or there are several stages.
+    /// As [`Self::begin`]; or the name is invalid, or there are several stages.
     pub fn begin_named(
         &mut self,
         turn: &mut Turn<'_>,

@@ -42,7 +42,7 @@ impl Damping {
         self.ports.get(&port).is_some_and(|fall| fall.rises.is_some())
     }
 
-    /// A port is down. A port that never fell and was not up is none of those that come and go.
+    /// A port is down. A port that never fell and was not up does not count as flapping.
     pub fn falls(&mut self, now: MonoTime, port: PortNo, was_up: bool) {
         if !was_up && !self.ports.contains_key(&port) {
             return;

@@ -144,7 +144,7 @@ impl Trees {
                 let rest = far[edge.to];
                 if rest < u64::MAX && self.seen[edge.to].search != search {
                     let gone = edge.weight.saturating_add(gone);
-                    // Of candidates with the same sum, the one nearest to the end goes first.
+                    // Among candidates with the same sum, the one nearest to the end goes first.
                     next.push(Reverse((gone.saturating_add(rest), Reverse(gone), edge.link)));
                 }
             }
@@ -263,7 +263,7 @@ impl Trees {
             self.out[from.index()].push(Edge { to: to.index(), weight, link });
             self.into[to.index()].push(Edge { to: from.index(), weight, link });
         }
-        // Of equal links, the one over the device with the lower number goes first.
+        // Among equal links, the one over the device with the lower number goes first.
         let lists = self.out.iter_mut().chain(&mut self.into);
         lists.for_each(|list| list.sort_unstable_by_key(|edge| (edge.to, edge.weight, edge.link)));
     }

@@ -243,7 +243,7 @@ impl<'t> Reader<'t> {
             Event::Scalar(text, style, anchor, tag) => {
                 let is_plain =
                     self.dialect == Dialect::PyYaml && style == ScalarStyle::Plain && tag.is_none();
-                // Such as a MAC address of decimal digits.
+                // A MAC address of decimal digits, for example.
                 let text_has_colon = is_plain && text.contains(':');
                 let octal = (is_plain && scalar::is_octal(&text)).then(|| text.as_ref().into());
                 let kind =

@@ -190,7 +190,7 @@ impl Sink {
         self.take(Error::new(&self.file, at, path, message.as_ref()));
     }
 
-    /// Adds an error that already has its place, perhaps in another file. One that is there already is none: stacks
+    /// Adds an error that already has its place, perhaps in another file. The same error is added once: stacks
     /// of one nested template have the same ones.
     pub fn take(&mut self, error: Error) {
         if self.errors.contains(&error) {

@@ -57,7 +57,7 @@ pub(crate) fn too_large(what: &str, text: &str, max: usize) -> Option<String> {
     (text.len() > max).then(say)
 }
 
-/// The word for a template in errors about a text that is none.
+/// The word for a template in errors about another text.
 pub(crate) const TEMPLATE: &str = "a template";
 
 /// Reads up to the first section; `None` if the document is empty.

@@ -327,7 +327,7 @@ impl Tree {
     /// enclosing resource.
     pub fn retains(&self, index: usize) -> bool {
         match &self.grown {
-            // It was decided when the tree was made.
+            // The condition was decided when the tree was made.
             None => self.template.retains(index, &self.parameters).unwrap_or_default(),
             Some(grown) => grown.parts.instances[index].retain,
         }

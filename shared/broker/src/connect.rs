@@ -20,7 +20,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 /// Connects to the first broker that works, and subscribes.
 ///
 /// # Errors
-/// None works: why the last one does not.
+/// No broker works. The error is that of the last one.
 pub async fn connect_first(addresses: &[Address], options: &Options) -> Result<Client, BrokerError> {
     let mut last = BrokerError::Unreachable { address: "any address".into(), why: "none is known".into() };
     for address in addresses {

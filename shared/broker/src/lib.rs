@@ -99,7 +99,7 @@ impl Receiver {
                 }
             }
             Ok(Event::Incoming(Packet::PubAck(ack))) => match ack.reason {
-                // Nobody is there who wants it: the other end is away, and greets when it comes.
+                // Without a subscriber, the other end is away, and greets when it comes.
                 PubAckReason::Success | PubAckReason::NoMatchingSubscribers => Ok(Received::Taken),
                 code => Err(BrokerError::NotTaken { address: address(), code: format!("{code:?}") }),
             },

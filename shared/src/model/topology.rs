@@ -17,7 +17,7 @@ use super::flow::Bridge;
 pub const TOLD_DEVICES_MAX: usize = 256;
 /// The most ports reported of one device, and in one message: with the longest names they fit a packet.
 pub const TOLD_PORTS_MAX: usize = 2048;
-/// The most beacons reported of one port: one is a link, several mean a hub, which is none.
+/// The most beacons reported of one port: one is a link, several mean a hub, which is not a link.
 pub const HEARD_MAX: usize = 2;
 
 /// A node's report of one of its devices, complete: after each greeting for every existing bridge of Open

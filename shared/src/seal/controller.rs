@@ -116,7 +116,7 @@ impl ControllerEnd {
             return Err(PacketError::Repeated);
         }
         let random = random().ok_or(PacketError::NoRandom)?;
-        // Of no use for another session, whatever becomes of this one.
+        // The secret serves no other session, whatever becomes of this one.
         let again = self.again.take().filter(|again| proof == Some(again.proof(&by)));
         let (answer, session) = match again {
             Some(again) => self.seal.answer_again(&by, &random, &again)?,

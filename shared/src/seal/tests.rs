@@ -474,7 +474,7 @@ fn a_session_after_another_opens_for_its_two_ends_alone() {
         answer(&mut thief, greeting.packet(), 31);
         assert_eq!(take(&mut thief, &up), Err(PacketError::NotGreeted));
     }
-    // Who has the node's long-lived key cannot pose as the controller.
+    // A thief of the node's long-lived key cannot pose as the controller.
     let greeting = seal.greet_again([40; 32], node.take_again(NOW)).unwrap();
     let (theirs, _) = seal.greeted(greeting.packet()).unwrap();
     let (forged, _) = seal.answer(&theirs, [41; 32]).unwrap();

@@ -116,7 +116,7 @@ impl Figures {
 
     pub(super) fn lost(&self, error: &LinkError) {
         let lost = &mut self.taken().lost;
-        // Of thousands of agents it matters how many, and not where.
+        // Among thousands of agents the count matters, and not the place.
         let reason = match error {
             LinkError::Unreachable { why, .. } => why.clone(),
             LinkError::NotLetIn(_) => "the controller does not let the node in (NotAuthorized)".into(),

@@ -34,7 +34,7 @@ impl<'f> Bar<'f> {
 /// # Errors
 /// The plot cannot be drawn.
 pub fn plot(found: &[Found<'_>]) -> anyhow::Result<String> {
-    // The axis goes up, and the first row is to be at the top.
+    // The axis goes up, and the first row belongs at the top.
     let bars: Vec<Bar<'_>> = found.iter().rev().filter_map(Bar::of).collect();
     let mut svg = String::new();
     draw(&mut svg, &bars).map_err(|error| anyhow!("the plot cannot be drawn: {error}"))?;

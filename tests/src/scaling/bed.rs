@@ -293,7 +293,7 @@ impl Node {
         if self.inbox.is_empty() {
             return (connects, said);
         }
-        // What has come is handled before jobs begin.
+        // Received messages are handled before jobs start.
         while let Some(input) = self.inbox.pop_front() {
             let is_last = self.inbox.is_empty() && input != Input::CaughtUp;
             self.machine.handle(now, input);

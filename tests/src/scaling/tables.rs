@@ -8,7 +8,7 @@ use super::arithmetic::{Allowed, Costs, FLEETS, Flow, Limit, Machine, STORM_S, U
 use super::count::{Act, Cost};
 use crate::page::Unit;
 
-/// The page with all of its tables made anew: each stands between `<!-- NAME -->` and `<!-- /NAME -->`.
+/// The page with all of its tables rewritten: each stands between `<!-- NAME -->` and `<!-- /NAME -->`.
 ///
 /// # Errors
 /// The page lacks a mark.
@@ -98,7 +98,7 @@ fn of_limits(machine: &Machine, allowed: Allowed) -> String {
             }
             Limit::Idle => ("one core busy with idle servers".to_owned(), "more controllers"),
         };
-        // Of what was measured no more than three digits are known.
+        // A measurement is good for three digits.
         let servers = match limit {
             Limit::Connections | Limit::Files | Limit::Nodes => servers,
             Limit::Storm | Limit::Update | Limit::Idle => three_digits(servers),

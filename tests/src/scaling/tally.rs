@@ -197,6 +197,6 @@ impl Outbox for Leaving {
         unreachable!("a file as small as ours is in its job");
     }
 
-    /// Whoever joins has no connection yet.
+    /// A node that joins has no connection yet.
     fn close(&self, _: &NodeId) {}
 }

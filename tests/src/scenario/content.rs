@@ -27,7 +27,7 @@ impl Content {
         self.0.values().any(|resource| !resource["properties"]["fail"].is_null())
     }
 
-    /// Whether one of them fails when it is to be deleted.
+    /// Whether the deletion of one of them fails.
     pub fn stays(&self) -> bool {
         self.0.values().any(|resource| {
             let fail = &resource["properties"]["fail"];

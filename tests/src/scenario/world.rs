@@ -150,7 +150,7 @@ impl World {
         }
         match self.ask(request)? {
             Ok(Answer::Stack { revision, .. }) => {
-                // It is gone already if there was nothing to be deleted.
+                // The stack is gone already if it had nothing to delete.
                 if let Some(history) = self.stacks.get_mut(&name) {
                     history.begun(revision);
                 }
@@ -319,7 +319,7 @@ impl World {
         Ok(())
     }
 
-    /// At the moment something is to be made or changed in an operation that takes away first.
+    /// Before something is made or changed in an operation that deletes first.
     fn check_room(&self, stack: &StackName, history: &History, name: &str) -> anyhow::Result<()> {
         let mut there = self.ids(Some(stack), None).map(|id| self.name_of(id));
         let left = there.find(|old| !history.wanted.content.has(old) && !history.may_be_needed(old));

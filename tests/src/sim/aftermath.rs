@@ -21,8 +21,8 @@ impl World {
     pub fn job_must_not_begin(&self, at: usize, job: &Job, before: Option<&Before>) -> Option<String> {
         let machine = &self.machines[at];
         let name = &machine.name;
-        // Of two servers with one identity each may do what both had begun.
-        // Nor has a store that went back another place for what a lost job does elsewhere.
+        // Each of two servers with one identity may do what both had started.
+        // A store that went back has no other place for what a lost job does elsewhere.
         let is_lost =
             |key: &muster_shared::model::ReportKey| self.history.is_lost_job(key.resource, key.generation);
         if let Some((other, key)) =
@@ -52,8 +52,8 @@ impl World {
         }
         let row = shared.tables.physical.get(&job.resource).and_then(|id| shared.tables.rows.get(id));
         match row {
-            // It was sent by a controller whose disk has gone back since: nobody can take it back. Nor can what one of two
-            // servers with one identity has taken, and the other says is over.
+            // The job was sent by a controller whose disk has gone back since: nobody can withdraw it. The same goes for a
+            // job that one of two servers with one identity has taken, and the other says is over.
             _ if self.history.is_lost(job) || self.has_again(job) || self.was_cloned(at) => None,
             None => Some(format!("{name} makes {}, which has no row", job.resource)),
             Some(row) if row.node.as_ref() != Some(name) => {
@@ -152,7 +152,7 @@ impl World {
         }
         for resource in self.retained.clone() {
             for (at, thing) in self.left_behind(resource) {
-                // Of two servers with one identity the other one has it still, and lists it.
+                // The other one of two servers with one identity has it still, and lists it.
                 let is_listed = self.was_cloned(at) && self.machines[at].holds(resource);
                 if !is_listed && !self.was_made_again(at, resource) {
                     self.machines[at].host.retains(resource, &thing);
@@ -167,7 +167,7 @@ impl World {
         let shared = self.shared.borrow();
         let here = |machine: &&mut Machine| !machine.scrapped && row.node.as_ref() == Some(&machine.name);
         for machine in self.machines.iter_mut().filter(here) {
-            // What it had to restore and does not name is in its agent's record.
+            // The agent's record has the claims that it must restore and the spec does not name.
             let held: BTreeSet<Claim> =
                 spec.claims().into_iter().chain(machine.held_by(row.physical)).collect();
             for thing in held.into_iter().map(|claim| claim.key) {
@@ -190,7 +190,7 @@ impl World {
         let there = |(_, machine): &(usize, &Machine)| !machine.scrapped || machine.is_clone;
         for (at, machine) in self.machines.iter().enumerate().filter(there) {
             let mut left = machine.host.things_of(resource);
-            // Who was to take it over has it to restore, and so has who did, as its agent has written down.
+            // The next owner must restore it, by the record of its agent, whether it took the thing over yet or not.
             left.retain(|thing| {
                 let on_disk = machine.disk.holders(thing);
                 let has_row = |it: &ResourceId| shared.tables.physical.contains_key(it);

@@ -114,7 +114,7 @@ impl World {
         }
     }
 
-    /// The attempt got through; the controller lets in whom it knows by this key.
+    /// The attempt got through; the controller lets in the node that it knows by this key.
     pub fn connected(&mut self, at: usize, life: u64, attempt: u64) {
         let machine = &self.machines[at];
         if !machine.is_connecting(life, attempt) {
@@ -166,7 +166,7 @@ impl World {
 
     /// Posts the messages of an agent.
     pub fn post_up(&mut self, line: u64, messages: &[Up]) {
-        // What is told of ports has no number: MQTT says nothing twice over one connection with something else in between.
+        // Reports of ports have no number: MQTT says nothing twice over one connection with something else in between.
         let in_order = messages.iter().any(|message| matches!(message, Up::Ports(_)));
         self.post(line, Way::Up, wire::pack(messages), in_order);
     }

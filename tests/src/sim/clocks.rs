@@ -94,7 +94,7 @@ impl Clocks {
         Server { boot: "one".into(), up, clock: WALL + up + self.ahead }
     }
 
-    /// The database is opened, and takes what is to be kept if it `takes` anything.
+    /// The database is opened, and takes the kept time if it `takes` anything.
     pub fn opens(&mut self, now: MonoTime, takes: bool) {
         let (steady, text) = SteadyClock::of(self.kept.as_deref(), &self.server(now));
         self.steady = Some(steady);

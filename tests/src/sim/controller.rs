@@ -187,7 +187,7 @@ impl World {
         self.controller.busy_until = self.now;
         self.controller.turn_due = false;
         self.bus.registered.clear();
-        // It has known that for long: before anything of theirs was due.
+        // The controller has known that for long: before anything of theirs was due.
         let away = away.into_iter().map(|(node, connection)| Inlet::Disconnected { node, connection });
         self.controller.inbox.extend(away);
         self.controller_turn();
@@ -422,7 +422,7 @@ impl World {
         expected: Option<(StackName, Asked)>,
         alone: bool,
     ) -> Option<Result<Answer, Refusal>> {
-        // Who asks waits as long as the database is busy; operators here ask another time.
+        // Real requests wait as long as the database is busy; simulated operators ask another time.
         if self.controller.turns.as_ref()?.is_busy() || self.active_hears_nobody() {
             return Some(Err(Refusal::Unavailable("the database is busy".to_owned())));
         }

@@ -6,8 +6,8 @@ use super::fault::Kind;
 use super::plan::CONFIRM_TIMEOUT;
 use super::world::{Event, World};
 
-/// Beyond the time in which a change is to be confirmed: restoring it, which may fail several times in a row and is
-/// then tried again half a minute later.
+/// Beyond the time to confirm a change: restoring it, which may fail several times in a row and is then tried again
+/// half a minute later.
 const BACK_WITHIN: Duration = Duration::from_secs(CONFIRM_TIMEOUT + 100);
 
 impl World {

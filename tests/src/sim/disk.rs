@@ -120,7 +120,7 @@ impl Disk {
         synced && self.entries.get(&key.resource).is_some_and(of_it)
     }
 
-    /// Jobs whose change may have begun, and was not confirmed.
+    /// Jobs whose change may have started, and was not confirmed.
     pub fn half_done(&self) -> BTreeSet<ReportKey> {
         let undo = |entry: &Entry| Some(entry.undo.as_ref()?.key);
         let job = |entry: &Entry| Some(entry.current.as_ref()?.job.key());

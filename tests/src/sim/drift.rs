@@ -103,7 +103,7 @@ impl World {
         }
     }
 
-    /// Whoever fights over it makes it theirs again.
+    /// The foe makes the thing theirs again.
     pub(super) fn foe_acts(&mut self, at: usize, thing: &Thing) {
         let host = &self.machines[at].host;
         let foe = host.others.foes.get(thing).filter(|foe| self.now < foe.until);

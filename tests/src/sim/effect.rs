@@ -50,7 +50,7 @@ impl World {
                     let wrong = machine.host.untrue(drifts, process.agent.entries(), self.now);
                     wrong.into_iter().for_each(|wrong| self.shared.borrow_mut().violate(wrong));
                 }
-                // What only one says that obeys.
+                // Only an agent that obeys says this.
                 let obeys = matches!(up, Up::Ledger { .. });
                 if let Up::Hello(hello) = &up {
                     process.said_epoch = hello.epoch;
@@ -163,8 +163,7 @@ impl World {
                     None => drop(process.watched.remove(&resource)),
                 }
             }
-            // Nobody gives documents on a simulated server.
-            // There is one site.
+            // A simulated server gets no documents, and there is one site.
             Effect::Survey { .. } => self.violate("nobody asks for a survey".into()),
             Effect::Join { .. } | Effect::ChangeSite { .. } => {
                 let name = &self.machines[at].name;

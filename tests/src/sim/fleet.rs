@@ -35,7 +35,7 @@ pub struct Fleet {
     stood: BTreeMap<u64, (u32, u64)>,
     /// Rows whose clean-up began when all else was ready, and in which traversal: it goes on when somebody joins then.
     leaving: BTreeMap<u64, u64>,
-    /// Stacks that were COMPLETE in this turn, if only for a moment: the next operation may have begun in it.
+    /// Stacks that were COMPLETE in this turn, if only for a moment: the next operation may have started in it.
     pub completed: BTreeSet<u64>,
 }
 
@@ -66,12 +66,12 @@ impl Fleet {
         }
     }
 
-    /// The clean-up of a row has begun in this traversal, when its time had come.
+    /// The clean-up of a row has started in this traversal, when its time had come.
     pub fn is_leaving(&self, row: u64, traversal: u64) -> bool {
         self.leaving.get(&row) == Some(&traversal)
     }
 
-    /// A row came, or is wanted no more. What of it is counted.
+    /// A row came, or is no longer wanted. Counts what matters of it.
     pub fn row_went(
         &self,
         was: Option<&ResourceRecord>,
@@ -103,7 +103,7 @@ impl Fleet {
     }
 }
 
-/// A job that makes or changes a member is sent for the first time: nobody but whom the selector means is given one.
+/// A job that makes or changes a member is sent for the first time: only nodes that the selector matches get one.
 pub fn begins(shared: &mut Shared, node: &NodeId, job: &Job) -> Option<String> {
     let tables = &shared.tables;
     let row = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id))?;

@@ -7,7 +7,7 @@
 //!              operators look at what is listed, adopt, remove, or update ◀───────┘
 //! ```
 //!
-//! The reference goes back with the tables, so operations since the copy count no more. Servers do not go back: `held`
+//! The reference goes back with the tables, so operations since the copy no longer count. Servers do not go back: `held`
 //! checks that nothing is changed on them before an operator has decided.
 //!
 //! In one run of so many, one of these happens: restores, servers that go back, clones, or a second controller. Such a
@@ -248,7 +248,7 @@ impl World {
             if is_marked {
                 shared.tables.restored = Some(RestoredRecord::fresh());
             }
-            // What a later start said is said again by another one: its epoch may have the same number.
+            // Another start says again what a later one said: its epoch may have the same number.
             let epoch = shared.tables.epoch;
             shared.sent.retain(|(_, generation)| generation.epoch.0 <= epoch);
             shared.tried.retain(|key| key.generation.epoch.0 <= epoch);
@@ -372,7 +372,7 @@ impl World {
         let left = if verdict == Verdict::Adopt { self.entries_that_differ(&views) } else { BTreeMap::new() };
         let what = if verdict == Verdict::Adopt { "restore adopt" } else { "restore remove" };
         let answer = self.tries(what, Request::Restored { verdict, ids, node: None });
-        // Whoever gets no answer looks again; it may be decided all the same.
+        // An operator without an answer looks again; it may be decided all the same.
         if let Some(Err(_)) = answer {
             return true;
         }

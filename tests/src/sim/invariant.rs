@@ -184,7 +184,7 @@ pub fn leaves(shared: &mut Shared, node: &NodeId, connection: u64, message: &Dow
         | Down::Survey
         | Down::Flow(FlowDown::Ask { .. }) => None,
         Down::Flow(FlowDown::Batch(batch)) => shared.takes_off_unasked(node, batch),
-        // What is on the device stays there, and is nobody's business.
+        // Rules on the device stay there, and are not checked.
         Down::Flow(FlowDown::Forget { device, .. }) => {
             let device = DeviceName { node: node.clone(), bridge: device.clone() };
             shared.rules_undecided.remove(&device);
@@ -212,7 +212,7 @@ fn enters(shared: &Shared, job: &Job) -> bool {
 fn not_written(tables: &Tables, node: &NodeId, job: &Job, first: bool) -> Option<String> {
     let name = |why: String| Some(format!("{:?} of {} is sent to {node}: {why}", job.action, job.resource));
     let Some(row) = tables.physical.get(&job.resource).and_then(|id| tables.rows.get(id)) else {
-        // What was to go may have gone in the same turn.
+        // A row that goes may have gone in the same turn.
         return if job.action.applies() { name("it has no row".into()) } else { None };
     };
     if job.action == Action::Check {
@@ -230,7 +230,7 @@ fn not_written(tables: &Tables, node: &NodeId, job: &Job, first: bool) -> Option
     if !written {
         return name(format!("what is durable says otherwise: {row:?}"));
     }
-    // What came in the same turn may have ended it already, or said that there is no room, which is no try.
+    // A report in the same turn may have ended it already, or said that there is no room, which is no try.
     let is_told = progress.status != Some(Status::InProgress) || progress.reason.is_some();
     let known = progress.in_flight || progress.retry_count > 0 || is_told;
     if known { None } else { name("it is not known to be out".into()) }

@@ -78,7 +78,7 @@ impl World {
 
     pub(super) fn job_begins(&mut self, at: usize, job: Job, before: Option<Before>, theirs: Vec<Before>) {
         let key = job.key();
-        // What others have back is left alone.
+        // Things that others have back are left alone.
         let own = before.as_ref().map(|before| Host::without(before, &theirs));
         let wrong = self.job_must_not_begin(at, &job, own.as_ref());
         let wrong = wrong.or_else(|| self.forgets_needs(at, &job)).or_else(|| self.is_undecided(at, &job));

@@ -67,7 +67,7 @@ impl World {
         let Some(turns) = self.controller.turns.as_ref() else { return };
         let visits = turns.view().take_visits();
         let shared = self.shared.borrow();
-        // An engine that was built anew has looked at all there is, and so does an operation.
+        // A rebuilt engine has looked at all there is, and so does an operation.
         let is_about_all = |noted: &Noted| matches!(noted, Noted::Stack { .. } | Noted::StackGone(_));
         let noted = || shared.noted.iter().any(is_about_all);
         if refuses || shared.loads != turn.loads || turns.read_only().is_some() || noted() {

@@ -118,7 +118,7 @@ pub struct Places {
     fetched: BTreeMap<ContentDigest, MonoTime>,
 }
 
-/// A further attempt has the same, unless the one before has begun: that one's place is used up.
+/// A further attempt has the same, unless the one before has started: that one's place is used up.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     number: u64,
@@ -127,7 +127,7 @@ struct Place {
 }
 
 impl Places {
-    /// The agent knows it no more.
+    /// The agent no longer knows it.
     pub fn forgets(&mut self, resource: ResourceId) {
         self.came.retain(|key, _| key.resource != resource);
         self.unplaced.retain(|(of, _)| *of != resource);
@@ -249,7 +249,7 @@ impl World {
             .find(|entry| entry.resource == key.resource)
             .and_then(|entry| entry.current.as_ref())
             .map(|accepted| accepted.job.spec.lane());
-        // What waits for its content lets others pass, but for those that claim the same.
+        // A job that waits for its content lets others pass, but for those that claim the same.
         let fetching = waiting.iter().filter(|(job, _)| stored(job).is_some()).map(|(_, it)| it.number).min();
         let passed = waiting.iter().find(|(job, place)| {
             Some(job.spec.lane()) == lane
@@ -296,7 +296,7 @@ impl World {
             return;
         };
         let comes_again = match &last.outcome {
-            // What is wrong with the content itself is fetched anew.
+            // Damaged content is fetched again.
             Outcome::Failed { permanent: false, reason } => !reason.contains("content"),
             Outcome::NoRoom { .. } => true,
             _ => false,

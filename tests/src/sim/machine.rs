@@ -58,7 +58,7 @@ pub struct Machine {
     /// The host could not restore something then: it is tried again in its time.
     pub refused_at: MonoTime,
     boot: u128,
-    /// Whether it starts anew after a power cut.
+    /// Whether it starts again after a power cut.
     boots: bool,
     /// The time when its agent last began, or went on after it stood still.
     pub up_since: MonoTime,
@@ -272,7 +272,7 @@ impl World {
         if !half_done.is_empty() {
             self.shared.borrow_mut().counts.add("agent starts with a change that was not confirmed");
         }
-        // What is read is on disk from then on: else a table could be told of that a power cut takes back.
+        // The logs are on disk once they are read: else the agent could report a table that a power cut undoes.
         machine.disk.logs.values_mut().for_each(Log::open);
         machine.disk.sync();
         let is_open = |log: &&Log| log.fold(true).open.is_some();

@@ -1,5 +1,5 @@
-//! Nothing is taken away while another thing refers to it, as the hosts themselves see it: what is durable of who needs
-//! whom could be wrong in the same way as the job.
+//! Nothing is taken away while another thing refers to it, as the hosts themselves see it: the durable records of needs
+//! could be wrong in the same way as the job.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ impl World {
             let mut keys = values.iter().filter(|(_, value)| **value == id).map(|(key, _)| *key).peekable();
             let by = keys.peek().and_then(|_| row(&shared.tables, *thing));
             let Some(by) = by else { continue };
-            // What a restored store does not know of was never said to it, and what a server has again has ended since.
+            // A restored store never heard of a resource that it does not know, and one that a server has again has ended since.
             if self.has_what_is_unknown(&machine.name, *thing) || self.is_set_back(machine, *thing) {
                 continue;
             }
@@ -50,7 +50,7 @@ impl World {
     pub fn forgets_needs(&self, at: usize, job: &Job) -> Option<String> {
         let shared = self.shared.borrow();
         let by = row(&shared.tables, job.resource).filter(|_| job.action.applies())?;
-        // What a restored store does not know of was never said to it, and what a server has again has ended since.
+        // A restored store never heard of a resource that it does not know, and one that a server has again has ended since.
         let machine = &self.machines[at];
         if self.is_unknown(at, job) || self.is_set_back(machine, job.resource) {
             return None;

@@ -296,7 +296,7 @@ impl World {
         }
         let cut_off = self.shared.borrow().tables.nodes.get(&node).is_none_or(|node| node.revoked);
         if cut_off {
-            // It, or a new server in its place, is back sooner or later.
+            // The server, or a new one in its place, is back sooner or later.
             let (after, new) = (self.operators.dice.millis(100, 120_000), self.operators.dice.one_in(3));
             self.machines[at].joined = false;
             self.later(after, Event::Rejoins(at, new));
@@ -390,7 +390,7 @@ impl World {
             let stack = shared.tables.names.get(name).and_then(|id| shared.tables.stacks.get(id));
             stack.map(|stack| (stack.id, stack.traversal, stack.revision, stack.status))
         };
-        // What is due comes first, so that a refusal changes nothing; a stack that is COMPLETE stays so by itself, and
+        // Due work comes first, so that a refusal changes nothing; a stack that is COMPLETE stays so by itself, and
         // there the request shares its turn with whatever waits.
         let settled = traversal(self).is_some_and(|(.., status)| status == Status::Complete);
         let alone = !settled || self.operators.dice.one_in(2);

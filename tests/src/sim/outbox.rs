@@ -70,7 +70,7 @@ impl Outbox for SimOutbox {
         let Grant { node, connection, digest, offset } = grant;
         let bytes = {
             let shared = self.shared.borrow();
-            // What cannot be read is not sent.
+            // A content that cannot be read is not sent.
             let Some(content) = shared.tables.contents.get(&digest).filter(|_| !shared.broken) else {
                 return;
             };

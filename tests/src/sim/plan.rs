@@ -22,7 +22,7 @@ pub use tree::{Group, INNER_LENGTH, Inner, Member, Order, Virtual};
 
 /// A link with this MTU cuts its server off.
 pub const CUTTING: u32 = 1234;
-/// Seconds in which a change of the network is to be confirmed.
+/// Seconds to confirm a change of the network.
 pub const CONFIRM_TIMEOUT: u64 = 20;
 /// The beginning of every hidden value: no operator may ever read it.
 pub const HIDDEN: &str = "hush-";

@@ -190,7 +190,7 @@ impl Reference {
         }
     }
 
-    /// Drops a request that was refused or has begun.
+    /// Drops a request that was refused or has started.
     pub fn is_over(&mut self, id: u64) {
         self.expected.retain(|it| it.id != id);
     }
@@ -236,7 +236,7 @@ impl Reference {
                 if was_complete {
                     history.was_complete();
                 }
-                // It had failed, and gone back by itself.
+                // The operation had failed, and rolled back by itself.
                 if is.revision == history.revision + 1 {
                     history.begin(&Asked::Rollback(None));
                 }
@@ -253,7 +253,7 @@ impl Reference {
                     history.is_complete = false;
                     history.begin(&Asked::Rollback(None));
                 }
-                // What was on a node that is gone for ever is made anew.
+                // Resources on a node that is gone for ever are recreated.
                 None if self.removing
                     && is.action == StackAction::Update
                     && history.revision == is.revision =>
@@ -262,7 +262,7 @@ impl Reference {
                     if was_complete && !history.is_complete && !was_checked {
                         history.complete.insert(0, is.revision);
                     }
-                    // It is not COMPLETE any more, whatever a check has said.
+                    // The stack is no longer COMPLETE, whatever a check has said.
                     (history.is_complete, history.is_checked) = (false, false);
                 }
                 // Other nodes than before are meant.
@@ -284,7 +284,7 @@ impl Reference {
             let has = tables.revisions.get(&(is.id, is.revision)).map(|text| text.name.as_str());
             let wanted =
                 history.revisions.get(&is.revision).map(|plan| plan.as_ref().map_or("nothing", |p| &p.name));
-            // Who asked for its end in the same turn has taken its revisions with it.
+            // A delete in the same turn has taken the stack's revisions with it.
             let is_over = has.is_none() && !tables.stacks.contains_key(&is.id);
             if history.revision != is.revision || (has != wanted && !keeps && !is_over) {
                 return Some(format!(
@@ -318,7 +318,7 @@ impl Reference {
         }
         let is_new = is_complete && !history.is_complete && is.action != StackAction::Check;
         history.is_complete = is_complete;
-        // Another operation may have begun in the same turn.
+        // Another operation may have started in the same turn.
         let still = tables.stacks.get(&is.id).is_some_and(|now| now.traversal == is.traversal);
         let plan = history.plan().cloned().filter(|_| is_new && still)?;
         let wrong = history.kept.ends(is.id, &plan, tables, &mut self.counts);

@@ -63,7 +63,7 @@ struct RolloutRun {
 struct Stopped {
     /// The number of members that were under way when the rollout had to stop.
     under_way: usize,
-    /// The number of members that have begun since.
+    /// The number of members that have started since.
     since: usize,
 }
 
@@ -98,14 +98,14 @@ impl RolloutRun {
         }
     }
 
-    /// Notes what became of the members that have begun.
+    /// Notes what became of the members that have started.
     fn goes<'r>(&mut self, progress: &dyn Fn(&str) -> Option<&'r ProgressRecord>, now: MonoTime) {
         for (node, begun) in &mut self.begun {
             begun.goes(progress(node), now);
         }
     }
 
-    /// Returns whether all members of the last commit have begun since the operation began, and are ready.
+    /// Returns whether all members of the last commit have started since the operation began, and are ready.
     fn all_ended_well(&self) -> bool {
         let is_ready = |begun: &Begun| !begun.left && matches!(begun.ended, Some((End::Ready, _)));
         !self.nodes.is_empty() && self.nodes.iter().all(|node| self.begun.get(node).is_some_and(is_ready))
@@ -121,7 +121,7 @@ impl RolloutRun {
         let most = rollout.failures_of(self.members);
         let left = self.begun.values().filter(|begun| begun.left).count();
         let pause = Duration::from_secs(rollout.pause);
-        // Who is gone for long is passed over, as long as it and who failed are no more than may.
+        // A member that is gone for long is passed over, as long as failed and passed-over members are within the bound.
         let passed = if rollout.away == "wait" { 0 } else { most };
         let turns = batch * (1 + self.promoted.len()) + passed;
         if let Some(Stopped { under_way, since }) = self.stopped
@@ -131,7 +131,7 @@ impl RolloutRun {
                 "{under_way} were under way when it was to stop, and {since} have begun since"
             ));
         }
-        // Who left while it was under way is counted as soon as another one fails.
+        // A member that left while it was under way counts as soon as another one fails.
         let bound = turns - passed + most + left;
         if is_fatal && self.begun.len() >= bound {
             return Some(format!(
@@ -139,7 +139,7 @@ impl RolloutRun {
                 self.begun.len()
             ));
         }
-        // Whose turn had come before an operator had it hurry may have its job after that.
+        // A member whose turn had come before an operator promoted the rollout may get its job after that.
         let (since, may) = match self.promoted.last() {
             Some((at, under_way)) => (Some(*at), turns.saturating_sub(*under_way).max(batch)),
             None => (None, turns),
@@ -213,7 +213,7 @@ impl Rollouts {
             let grew = run.all_ended_well() && run.nodes.is_subset(&nodes) && run.nodes != nodes;
             run.nodes = nodes;
             if (row.progress.observed_ready || grew) && members > 0 {
-                // Whoever comes later is another rollout's.
+                // Members that come later belong to another rollout.
                 let RolloutRun { traversal, members, returns, .. } = *run;
                 let nodes = std::mem::take(&mut run.nodes);
                 *run = RolloutRun { traversal, members, nodes, returns, ..RolloutRun::default() };
@@ -312,7 +312,7 @@ impl Begun {
         match (row, self.ended) {
             (None, _) => self.left = true,
             (Some(row), None) if failed(row) => self.ended = Some((End::Failed, now)),
-            // As it was before a job that was taken back: there is another one. Without a job it waits for its turn anew.
+            // As before a job that was withdrawn: there is another one. Without a job the member waits for its turn again.
             (Some(row), Some((End::Failed, _))) if !failed(row) && (row.in_flight || row.observed_ready) => {
                 self.ended = row.observed_ready.then_some((End::Ready, now));
             }
@@ -356,14 +356,14 @@ fn begins(shared: &mut Shared, row: u64) -> Option<String> {
         return None;
     }
     run.proven |= run.is_proven(Duration::from_secs(goes.pause), *now);
-    // Who is back has its turn anew. If it was under way when the rollout was to stop, that is the place it had then.
+    // A member that is back has its turn again. If it was under way at the stop, that is the place it had then.
     let was = run.begun.remove(&node);
     if let Some(stopped) = &mut run.stopped
         && was.is_some_and(|was| was.at_stop && was.ended.is_none())
     {
         stopped.under_way -= 1;
     }
-    // With a job of an earlier operation its turn may have come, and it keeps that when the job is taken back.
+    // With a job of an earlier operation its turn may have come, and it keeps that when the job is withdrawn.
     let had_its_turn = run.taken.contains_key(&node);
     let refuses = run.refuses(&goes, is_fatal, *now).filter(|_| !had_its_turn);
     run.begun.insert(node, Begun { at: *now, ended: None, left: false, disturbed: None, at_stop: false });
@@ -433,7 +433,7 @@ impl World {
             meant.map(|row| row.name.to_string()).collect()
         };
         let is_one = resource.is_some();
-        // What lets somebody begin does so at once.
+        // A promotion or resumption lets members start at once.
         let now = self.now;
         let before: Vec<Option<Stopped>> = self.of_runs(name, &runs, |run| {
             let was = run.stopped;
@@ -456,7 +456,7 @@ impl World {
                     }
                 });
             }
-            // Of all it is not known which were.
+            // For all rollouts at once, the stopped ones are unknown.
             (Some(Ok(_)), RolloutAction::Pause | RolloutAction::Abort) if is_one => {
                 self.of_runs(name, &runs, RolloutRun::stops);
             }

@@ -55,7 +55,7 @@ pub fn run(options: Options, left_out: BTreeSet<u64>, out: Option<Box<dyn std::i
     if let Some(panic) = panicked {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        // What it left borrowed does not matter any more.
+        // A borrow that the panic left no longer matters.
         let shared = Rc::clone(&world.shared);
         let what = format!("panic: {}", text.unwrap_or_default());
         match shared.try_borrow_mut() {

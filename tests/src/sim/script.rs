@@ -271,7 +271,7 @@ impl World {
         let is_same = |ran: &Ran| ran.inputs == deployment.inputs && ran.deployment.steps == deployment.steps;
         let was_here = ran.is_some_and(|ran| !self.history.is_on || is_same(ran));
         let is_done = settled.as_ref().and_then(|it| it.spec()) == Some(&job.spec) && job.action.applies();
-        // Of two servers with one identity the other one may have been told so.
+        // The other one of two servers with one identity may have been told so.
         let is_done = is_done && was_here && !self.was_cloned(at);
         let runs = self.machines[at].host.runner.begun.range((job.resource, Generation::default())..);
         let last = runs.map(|(run, _)| *run).take_while(|(resource, _)| *resource == job.resource).last();

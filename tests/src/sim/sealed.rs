@@ -187,7 +187,7 @@ impl World {
             let again = match dice.one_in(3) {
                 true => bytes.clone(),
                 false => {
-                    // Of any connection, and perhaps the other way.
+                    // A packet of any connection, and perhaps the other way.
                     let way = if dice.one_in(4) { Way::Down } else { way };
                     let all = kept.of(&node, way);
                     all.get(dice.index(all.len())).map_or_else(|| bytes.clone(), |packet| packet.to_vec())
@@ -264,7 +264,7 @@ impl World {
         None
     }
 
-    /// The secrets that sessions leave for each other: the controller keeps it where a session has begun. Counts those that follow
+    /// The secrets that sessions leave for each other: the controller keeps it where a session has started. Counts those that follow
     /// another one, and those that were to.
     fn follows(&mut self, number: u64, way: Way, packet: &[u8], taken: &Taken) {
         let kind = |packet: &[u8]| packet.get(1).copied();

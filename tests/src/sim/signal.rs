@@ -97,7 +97,7 @@ impl Shared {
                 self.counts.add(if was.is_some() { "wait COMPLETE" } else { "wait COMPLETE at once" });
                 let back =
                     self.tables.stacks.get(&row.stack).is_some_and(|it| it.action == StackAction::Rollback);
-                // What failed without a change may stand as it was.
+                // A row that failed without a change may stand as it was.
                 let stood = was.is_some_and(|was| was.status == Some(Status::Failed));
                 let is_right = enough && (badly == 0 || back || stood);
                 (!is_right)
@@ -114,7 +114,7 @@ impl Shared {
                 if enough && badly == 0 {
                     return Some(format!("{} has {well} signals, and has timed out: {reason}", brief(row)));
                 }
-                // The store counts in seconds, each time anew when the controller starts.
+                // The store counts in seconds, from the start when the controller starts.
                 let waited = now.since(began.unwrap_or_default()).as_secs() + 1 + self.starts;
                 (waited < wait.timeout.into())
                     .then(|| format!("{} has waited {waited} s, and has timed out: {reason}", brief(row)))
@@ -255,7 +255,7 @@ impl World {
             }
             Some(Ok(other)) => Some(format!("a signal is answered {other:?}")),
             Some(Err(_)) => None,
-            // It came, or it did not.
+            // The signal came, or it did not.
             None => {
                 let brought = |signal: &StoredSignal| signal.data.as_str().unwrap_or_default().to_owned();
                 *known = kept.iter().map(|(id, signal)| ((*id).to_owned(), brought(signal))).collect();
@@ -290,7 +290,7 @@ impl World {
         rows.any(|row| kept(row).values().any(|signal| signal.failure))
     }
 
-    /// Whoever waits gets a signal.
+    /// A waiting row gets a signal.
     pub(super) fn signals_who_waits(&mut self) {
         let waiting: Vec<(u64, String)> = {
             let shared = self.shared.borrow();

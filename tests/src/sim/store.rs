@@ -59,7 +59,7 @@ impl Store for SimStore {
         if let Some(error) = busy {
             shared.counts.add("commit finds the database busy");
             let now = shared.now;
-            // Of a controller that was replaced nothing is held up: it is never written.
+            // Signals of a replaced controller are not held up: they are never written.
             if self.seat.as_ref().is_none_or(|seat| shared.lease.is_of(seat)) {
                 shared.signals.held(now);
             }
@@ -82,7 +82,7 @@ impl Store for SimStore {
         }
         let changes: Vec<Change> = changes.collect();
         if changes.is_empty() {
-            // It had nodes that were seen, and nothing else. What comes next is decided later.
+            // The turn had nodes that were seen, and nothing else. Later signals are decided later.
             shared.signals.held_since = None;
             return Ok(());
         }
@@ -134,10 +134,10 @@ impl Store for SimStore {
     fn load(&mut self) -> Result<Snapshot, StoreError> {
         self.is_open()?;
         {
-            // What was about to leave when the controller ended may be out for all that anybody knows.
+            // Jobs about to leave when the controller ended may be out for all that anybody knows.
             let shared = &mut *self.shared.borrow_mut();
             shared.loads += 1;
-            // What waited for the database is dropped, and decided again.
+            // Changes that waited for the database are dropped, and decided again.
             shared.signals.held_since = None;
             let out = shared.tables.rows.values().filter(|row| row.progress.in_flight);
             for row in out {

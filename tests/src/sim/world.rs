@@ -97,9 +97,9 @@ pub enum Event {
     StoreMends,
     /// A server's disk is well again.
     LedgerMends(usize),
-    /// A link is given back what it had, by hand.
+    /// A link gets what it had before, by hand.
     PutsBack(usize, String, u32),
-    /// A thing is given back what it had, by hand.
+    /// A thing gets what it had before, by hand.
     PutsThingBack(usize, Thing, Left),
     /// A thing that was corrected is changed again by the one who fights over it.
     FoeActs(usize, Thing),
@@ -366,7 +366,7 @@ impl World {
         self.trace.hasher.update(&self.now.0.as_micros().to_le_bytes());
         self.trace.hasher.update(line.as_bytes());
         if let Some(out) = &mut self.trace.out {
-            // Who watches may have gone.
+            // The reader may have gone.
             let _ = writeln!(out, "{seconds:12.6} {line}");
         }
     }

@@ -145,7 +145,7 @@ impl Controllers {
         eventually("a controller is active", || self.all.iter().position(is_active))
     }
 
-    /// Waits until a controller other than the first says that it is active. The first one says so no more.
+    /// Waits until a controller other than the first says that it is active. The first one no longer says so.
     pub fn until_successor(&self) -> usize {
         let successor = self.until_successor_of_silent();
         assert_ne!(self.all[0].role().as_deref(), Some("active"), "two say that they are active");

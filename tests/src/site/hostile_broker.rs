@@ -50,13 +50,13 @@ pub struct Misdeeds {
     /// A byte of a message was changed.
     pub altered: u64,
     /// Messages in the place of one of the ends: that the connection is over, that packets were taken, a packet, and that
-    /// the controller has begun anew.
+    /// the controller has started again.
     pub forged_resets: u64,
     pub forged_acks: u64,
     pub forged_packets: u64,
     pub forged_notices: u64,
     /// Answers of MQTT: a message is not taken, one is that was never sent, a subscription is refused, a session is there
-    /// that cannot be, and the connection ends as soon as it has begun.
+    /// that cannot be, and the connection ends as soon as it has started.
     pub refused_publishes: u64,
     pub unknown_publishes: u64,
     pub refused_subscriptions: u64,
@@ -268,7 +268,7 @@ impl State {
                 self.deliver(&topic, &payload);
             }
         }
-        // What was held back comes behind something else.
+        // A packet that was held back comes behind another one.
         if self.delayed.len() > 2 {
             let late = self.delayed.remove(0);
             self.deliver(&late.0, &late.1);

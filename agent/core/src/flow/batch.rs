@@ -94,7 +94,7 @@ impl Device {
         }
     }
 
-    /// Drops a batch that has not begun, in favour of a newer one.
+    /// Drops a batch that has not started, in favour of a newer one.
     pub(super) fn drop_unbegun(&mut self, newer: Generation, turn: &mut Turn) {
         let unbegun = self.batch.take_if(|it| !it.stage.has_begun() && it.generation <= newer);
         turn.release(self.resource, unbegun.and_then(|it| it.stage.unbegun_content()));

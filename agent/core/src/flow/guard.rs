@@ -59,7 +59,7 @@ impl Flows {
         device.map(|device| device.answer(key.generation, bytes, turn)).is_some()
     }
 
-    /// The agent stops: unconfirmed batches are undone, and batches that have not begun wait for the
+    /// The agent stops: unconfirmed batches are undone, and batches that have not started wait for the
     /// next start.
     pub(crate) fn stop(&mut self, turn: &mut Turn) {
         if let Some(device) = self.devices.values_mut().find(|device| device.guards()) {

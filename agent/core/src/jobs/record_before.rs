@@ -18,7 +18,7 @@ impl Jobs {
         let claims = job.spec.claims();
         let deadline = turn.now + job.timeout;
         if let (Spec::Dummy(_), false) = (&job.spec, entry.exists()) {
-            // There is nothing to read, but the disk must say that the job may have begun.
+            // There is nothing to read, but the disk must say that the job may have started.
             self.set_phase(key.resource, Phase::Capturing { deadline });
             return self.captured(key, Ok(Before::new(Vec::new())), turn);
         }

@@ -36,7 +36,7 @@ impl Jobs {
         self.guard.is_some() || turn.flows_guard
     }
 
-    /// Whether the current job's change may have begun before a restart without being kept.
+    /// Whether the current job's change may have started before a restart without being kept.
     pub(super) fn is_half_done(&self, resource: ResourceId) -> bool {
         let Some(entry) = self.ledger.get(resource) else { return false };
         let undo = entry.undo.as_ref().map(|undo| undo.key);

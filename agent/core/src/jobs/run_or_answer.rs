@@ -1,5 +1,5 @@
 //! Decides what becomes of the controller's messages about jobs. A job is accepted, refused, or answered from
-//! the ledger; a job that has not begun is replaced.
+//! the ledger; a job that has not started is replaced.
 //!
 //! Absent: withdrawals (`withdraw.rs`), and whether this controller is obeyed
 //! (`connection.rs` of the crate).
@@ -112,7 +112,7 @@ impl Jobs {
         } else {
             self.leave_queue(resource, content, turn);
             self.runs.insert(resource, Run::new(Phase::Accepting));
-            // After a restart a job may wait behind one that had begun and is to begin again: neither runs any more.
+            // After a restart a job may wait behind one that had started and would start again: neither runs any more.
             self.ledger.edit(resource, |entry| [entry.next.take(), entry.current.replace(accepted)])
         };
         // Needs no record: if this is lost, the older job's next delivery gets the same answer.
@@ -123,8 +123,8 @@ impl Jobs {
         self.ledger.write(resource, After::Accepted(key), turn.effects);
     }
 
-    /// A further attempt of a job that has not begun takes that one's place: whoever came between stays behind it. Where the
-    /// earlier attempt has begun, its place is used up: should that attempt fail, the further one waits in the place in which
+    /// A further attempt of a job that has not started takes that one's place: jobs that came between stay behind it. Where the
+    /// earlier attempt has started, its place is used up: should that attempt fail, the further one waits in the place in which
     /// it came, as it does when it comes a moment after the failure. A job that never ends in time holds its lane up for one
     /// deadline at a turn, and those that came meanwhile are not behind all of its tries.
     fn place(&self, job: &Job, follows: bool) -> Option<Order> {
@@ -167,7 +167,7 @@ impl Jobs {
         turn.connection.report(report, turn.effects);
     }
 
-    /// Removes a job that has not begun from its lane and from fetching. The fetched content stays if the
+    /// Removes a job that has not started from its lane and from fetching. The fetched content stays if the
     /// replacing job has this `content`.
     pub(super) fn leave_queue(
         &mut self,

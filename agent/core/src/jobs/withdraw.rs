@@ -1,5 +1,5 @@
-//! Withdraws a job that the controller does not want any more: one that has not begun never does, and one that may have
-//! begun is interrupted where its type allows that.
+//! Withdraws a job that the controller no longer wants: one that has not started never does, and one that may have
+//! started is interrupted where its type allows that.
 //!
 //! Absent: which types can be interrupted (`is_interruptible`, `shared/src/model/types.rs`), and what is withdrawn
 //! (`controller/engine/src/job/withdraw.rs`).
@@ -61,7 +61,7 @@ impl Jobs {
         self.ledger.write(key.resource, After::Ended { report, held: None }, turn.effects);
     }
 
-    /// Ends a job that may have begun, if its type allows that; otherwise the job runs to its end.
+    /// Ends a job that may have started, if its type allows that; otherwise the job runs to its end.
     pub(super) fn interrupt(&mut self, key: ReportKey, turn: &mut Turn) {
         let Some(job) = self.current(key, |phase| !matches!(phase, Phase::Ending(_))) else { return };
         let outcome = match job.action {

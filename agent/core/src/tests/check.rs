@@ -1,4 +1,4 @@
-//! Checks: recorded as any job, run in their lane, change nothing, and can be taken back at any time.
+//! Checks: recorded as any job, run in their lane, change nothing, and can be withdrawn at any time.
 
 use muster_shared::model::{Action, Down, Outcome, Report};
 

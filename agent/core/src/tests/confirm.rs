@@ -1,4 +1,4 @@
-//! A change that can cut the node off: kept only once the controller was reached anew, undone in any
+//! A change that can cut the node off: kept only once the controller was reached again, undone in any
 //! other case.
 
 use std::collections::BTreeMap;

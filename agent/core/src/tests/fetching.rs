@@ -99,7 +99,7 @@ fn one_at_a_time_and_nothing_else_waits_for_it() {
     assert_eq!(bed.report().outcome, Outcome::Withdrawn);
 }
 
-/// Whoever runs last has the path: that must be the later of two, however long the first one's content takes.
+/// The job that runs last has the path: that must be the later of two, however long the first one's content takes.
 #[test]
 fn a_later_job_that_claims_the_same_waits_also_after_a_restart() {
     let on_path = |n: u8, path, content| job(n.into(), 1, Action::Create, file(path, content));

@@ -47,7 +47,7 @@ pub struct FlowNode {
     pub is_dead: bool,
     /// Effects of the host are not answered.
     pub is_slow: bool,
-    /// The log is being written anew, meanwhile.
+    /// The log is being rewritten, meanwhile.
     pub is_moving: bool,
     pub held: Vec<FlowEffect>,
     pub done: Vec<&'static str>,

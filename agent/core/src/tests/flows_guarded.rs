@@ -239,7 +239,7 @@ fn a_comparison_that_was_on_its_way_at_the_deadline_is_nobodys_answer() {
     answer(&mut bed, 2, CHALLENGE);
     let [FlowEffect::Compare { number, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
     bed.after(Duration::from_secs(20));
-    // It is undone, and compared once more: that is not answered by what was seen before.
+    // The batch is undone, and compared once more: the earlier comparison does not answer that.
     let [FlowEffect::Apply { number: undoing, .. }] = bed.held[..] else { panic!("{:?}", bed.held) };
     bed.held.clear();
     bed.switch = table(&[(1, 1)]);

@@ -228,7 +228,7 @@ impl World {
             }
         }
         let is_quiet = self.bed.writes.is_empty() && entries.iter().all(|entry| entry.undo.is_none());
-        // What was retained is for the host itself to bring up.
+        // The host itself brings up retained links.
         assert!(!is_quiet || self.retains || self.host == was, "{was:?} was there, now {:?}", self.host);
         self.crash();
     }
@@ -448,7 +448,7 @@ proptest! {
     }
 }
 
-/// The agent ends while a job of the resource runs and another waits behind it. Started anew it runs neither, once a newer
+/// The agent ends while a job of the resource runs and another waits behind it. After its restart it runs neither, once a newer
 /// one is there.
 #[test]
 fn what_waits_behind_a_job_that_begins_again_goes_with_it() {

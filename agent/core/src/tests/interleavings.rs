@@ -170,7 +170,7 @@ fn settle(mut bed: Node) {
     for report in bed.reports() {
         bed.down(Down::Acknowledge(report.key));
     }
-    // What the disk refused is written with the next heartbeat.
+    // The next heartbeat writes the records that the disk refused.
     bed.after(super::node::HEARTBEAT);
     bed.sent.clear();
     for entry in bed.agent.entries() {

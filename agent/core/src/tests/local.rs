@@ -110,7 +110,7 @@ fn its_drift_is_logged_on_the_server() {
 #[test]
 fn a_link_of_the_controllers_is_refused_by_the_resource_that_owns_it() {
     let mut bed = Node::online();
-    // Not begun, but wanted.
+    // Not started, but wanted.
     bed.job(&network(5, 1, Action::Create));
     for _ in 0..2 {
         give(&mut bed, 5);

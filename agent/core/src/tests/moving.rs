@@ -152,7 +152,7 @@ fn a_node_that_is_cut_off_while_it_joins_stays() {
     joined(&mut bed, Ok(()));
     assert!(bed.changes.is_empty() && outcome(&mut bed).is_none());
     assert!(bed.warnings.iter().any(|text| text.contains("does not move to site 'lab-b'")));
-    // An answer to an earlier join is none to this one.
+    // An answer to an earlier join does not answer this one.
     ask(&mut bed);
     let (number, _) = bed.joins[0];
     bed.input(Input::Joined { number: number - 1, joined: Ok(()) });

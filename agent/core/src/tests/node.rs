@@ -32,7 +32,7 @@ pub struct Node {
     pub disk_is_quick: bool,
     /// Messages of the controller wait to be read.
     pub more_arrives: bool,
-    /// Captures for what is to be of its own making.
+    /// Captures for resources that make their own thing.
     pub own: Vec<ResourceId>,
     pub captures: Vec<(ReportKey, Vec<Before>)>,
     /// The records that others had back when a job ran.

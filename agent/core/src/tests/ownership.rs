@@ -1,4 +1,4 @@
-//! Whoever takes what over from whom, with crashes and a disk that refuses: in the end each file is as it was
+//! Resources take files over from each other, with crashes and a disk that refuses. In the end each file is as it was
 //! before Muster.
 
 use std::collections::BTreeMap;

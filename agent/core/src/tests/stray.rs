@@ -111,7 +111,7 @@ fn a_removal_survives_the_agent() {
 #[test]
 fn a_removal_that_failed_is_tried_again_with_what_is_there_then() {
     let mut bed = with_file();
-    // It comes while an update runs, which fails: what was applied before counts again.
+    // The removal comes while an update runs, which fails: the file applied before counts again.
     let update = job(1, 2, Action::Update, file("/etc/motd", Content::Inline(b"newer".to_vec())));
     bed.job(&update);
     bed.down(Down::Remove(key(1, 7, 0)));

@@ -262,7 +262,7 @@ fn the_first_of_a_chain_that_takes_back_and_cannot_leaves_it_with_the_last() {
     }
 }
 
-/// The first takes back from the last, and the agent ends at any write of that; then all go.
+/// The first takes over from the last again, and the agent ends at any write of that; then all go.
 #[test]
 fn a_crash_while_one_takes_back_leaves_one_holder() {
     for order in [[1, 2, 3], [3, 2, 1], [2, 1, 3]] {

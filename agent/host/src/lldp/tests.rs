@@ -241,7 +241,7 @@ async fn who_ends_has_a_last_word_and_is_silent() {
     assert_eq!(next().unwrap(), b"again and again");
     speaker.end();
     while next().unwrap() != b"last" {}
-    // It is said once, however often the agent ends.
+    // The farewell is said once, however often the agent ends.
     speaker.end();
     theirs.set_nonblocking(true).unwrap();
     assert_eq!(theirs.recv(&mut [0; 64]).unwrap_err().kind(), io::ErrorKind::WouldBlock);

@@ -92,7 +92,7 @@ pub struct LinkTarget {
     pub may_replace: bool,
     /// The link's bridge or bond.
     pub attach: Attach,
-    /// The earlier port of Open vSwitch, if it is to be restored.
+    /// The earlier port of Open vSwitch, if a restore needs it.
     pub port: Option<OvsPort>,
     /// Administratively up. Nothing: as it is.
     pub up: Option<bool>,

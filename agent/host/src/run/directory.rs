@@ -65,7 +65,7 @@ pub struct RunId {
 pub enum RunState {
     /// There is no order.
     Nothing,
-    /// The run is ordered and has not begun.
+    /// The run is ordered and has not started.
     Ordered,
     /// The supervisor is running.
     Alive,
@@ -149,7 +149,7 @@ impl Directory {
     }
 
     /// Removes the order first: without it nothing begins, and while `began` exists the run is known to
-    /// have begun.
+    /// have started.
     fn clear(&self) -> io::Result<()> {
         absent_is_fine(fs::remove_file(self.file("order")))?;
         for file in fs::read_dir(&self.path)? {

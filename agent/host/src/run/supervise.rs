@@ -78,7 +78,7 @@ pub async fn supervise(directory: &Path) -> Result<(), RunFailed> {
     let stop =
         pipe::OpenOptions::new().read_write(true).open_receiver(directory.file("stop")).map_err(&failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(&failed)?;
-    // A link never replaces a file: a second supervisor does not begin a run that another has begun.
+    // A link never replaces a file: a second supervisor does not start a run that another has started.
     fs::hard_link(directory.file("began.new"), directory.file("began")).map_err(&failed)?;
     record::sync_parent(&directory.file("began")).map_err(&failed)?;
 

@@ -267,7 +267,7 @@ impl Packages {
 
     async fn reach(&self, id: &RunId, package: &Package, goal: &Goal) -> Result<Applied> {
         let name = package.name.as_str();
-        // A run begun by an earlier agent comes to its end, however it ends.
+        // A run started by an earlier agent comes to its end, however it ends.
         let ended = self.runs.wait_out(id).await?;
         if let Some(fault) = ended.and_then(|ended| own::undone(name, &ended)) {
             return Err(fault);
@@ -306,7 +306,7 @@ impl Packages {
     }
 
     /// Changes by the present lists, and refreshes them if a version has left the repository since. `ran`:
-    /// the orders begun.
+    /// the started orders.
     async fn change(
         manager: Manager,
         work: &Work<'_>,

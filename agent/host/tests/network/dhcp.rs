@@ -34,7 +34,7 @@ fn leasing(link: &str, more: &Value) -> Value {
     json!([object])
 }
 
-/// The DHCP clients of a server. What a client has begun of itself is not one: until it is another program, its
+/// The DHCP clients of a server. A child of a client is not one: until it is another program, its
 /// command is the client's own, and its number may be the lower one.
 fn clients(server: &NetworkServer) -> Vec<i32> {
     let processes = server.processes();
@@ -89,7 +89,7 @@ fn what_is_leased_is_there_beside_what_the_document_has_and_goes_with_it() {
             assert_eq!(network.check(&both, &no_mapping(), &before).await.unwrap(), []);
             assert!(fs::read_to_string(server.resolv_conf()).unwrap().contains("192.0.2.54"));
 
-            // Nobody leases any more, until the agent sees to it.
+            // No client leases the address, until the agent starts one.
             kill(Pid::from_raw(clients(&server)[0]), Signal::SIGTERM).unwrap();
             // Until it is over.
             let mut found = Vec::new();
@@ -116,7 +116,7 @@ fn what_is_leased_is_there_beside_what_the_document_has_and_goes_with_it() {
             assert!(clients(&server).is_empty(), "{:?}", server.processes());
             network.restore(&before).await.unwrap();
             let mut restored = settled(network.observe().await.unwrap());
-            // What a router said of the link is its own.
+            // Addresses that a router announced are not ours.
             restored.links.get_mut(link).unwrap().addresses.retain(|address| !address.given);
             std::sync::Arc::make_mut(&mut restored.links.get_mut(link).unwrap().routes)
                 .retain(|route| route.protocol != 9);
@@ -149,7 +149,7 @@ fn a_leased_address_that_is_pinned_stays_for_good() {
         assert!(shown().contains(&format!("inet {leased}")) && shown().contains("valid_lft forever"), "{}", shown());
         assert_eq!(network.apply(&pinned, &no_mapping(), &before).await.unwrap().steps, []);
 
-        // Whoever gives it an end again is told of.
+        // A lifetime that somebody gives it again is reported.
         for also in ["", "203.0.113.10/24"] {
             let address = if also.is_empty() { &leased } else { also };
             server.ip(&format!("address replace {address} dev eth1 valid_lft 60 preferred_lft 60"));

@@ -14,7 +14,7 @@ fn what_ethtool_sets_is_read_back_and_put_back() {
     let (server, peer) = (NetworkServer::new(), NetworkServer::new());
     server.plug("eth1", &peer, "p1");
     server.ip("tuntap add name tap0 mode tap multi_queue");
-    // Of the kernel's own interfaces a cable has features and channels, a tap device has speed and coalescing.
+    // Among the kernel's own interfaces, a cable has features and channels, a tap device has speed and coalescing.
     for (link, first, second, told) in [
         (
             "eth1",

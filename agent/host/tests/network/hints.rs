@@ -60,7 +60,7 @@ fn the_kernel_tells_of_links_addresses_routes_and_rules() {
             }
         }
         let mut change = hinted(&mut monitor, "the carrier", || drop(other.ip("link set peer down"))).await;
-        // Of the routes over it may be told first as well.
+        // Changes of the routes over it may be reported first as well.
         while change != Change::Links {
             change = next(&mut monitor, "the carrier").await;
         }

@@ -73,7 +73,7 @@ fn a_switch_is_heard_on_a_port_of_anything() {
             while !facts(&host, &network, "eth0").await.carrier {
                 tokio::task::yield_now().await;
             }
-            // What is none of a neighbour: our own, one to another group, one of another kind, one that is broken.
+            // Frames that are not a neighbour's: our own, one to another group, one of another kind, a broken one.
             send(&network, "eth0", &frame("ourselves", 120).write([2; 6])).await;
             let mut other = frame("to nobody", 120).write([2; 6]);
             other[5] = 0x77;

@@ -97,7 +97,7 @@ fn an_update_changes_what_changed_and_gives_back_the_rest() {
         assert!(!before.links.contains_key("eth2"));
         assert_eq!(network.apply(&second, &nic1(), &before).await.unwrap().steps, []);
 
-        // Of another kind, under the same name.
+        // A bridge of another kind, under the same name.
         let before = network.snapshot(&linux, &nic1(), Some(before)).await.unwrap();
         let before = network.apply(&linux, &nic1(), &before).await.unwrap().before;
         assert_eq!(server.ovs("list-br"), "");

@@ -77,7 +77,7 @@ fn a_bond_comes_changes_its_members_and_goes() {
     assert_eq!(server.ovs("get bridge br0 fail_mode other_config:mac-table-size"), "secure\n\"4096\"\n");
     assert!(server.ip("link show eth1").contains("mtu 1400"));
 
-    // Somebody else's settings stay, also where the bond has to be made anew for its members.
+    // Settings of others stay, also where the bond is recreated for its members.
     server.ovs("set bridge br0 external_ids:theirs=1");
     let (before, state) = apply(&server, &bond(&["eth1", "eth2"]), Some(before));
     assert_eq!(server.ovs("list-ifaces br0"), "eth1\neth2\nvlan9\n");
@@ -135,7 +135,7 @@ fn bridges_are_joined_by_patches_and_tunnels_lead_away() {
     assert_eq!(server.ovs("get port vx0 tag"), "5\n");
     assert_eq!(server.ovs("list-ports br-int"), "to-tun\n");
 
-    // What drifts is said by its place; a tunnel that becomes another is made anew.
+    // Drift is reported by its place; a tunnel of another type is recreated.
     server.ovs("set interface vx0 options:remote_ip=192.0.2.9");
     let found = server.inside(async |network| network.check(&tunnels, &no_mapping(), &before).await.unwrap());
     let found: Vec<String> = found.iter().map(ToString::to_string).collect();

@@ -253,7 +253,7 @@ fn our_verdict_is_the_schemas() {
         .map(|item| item["$ref"].as_str().unwrap().trim_start_matches("#/definitions/").to_owned())
         .collect();
     assert_eq!(names.len(), 28);
-    // What has members needs theirs first.
+    // An object with members needs theirs first.
     let in_members =
         |name: &String| bench.definitions[name]["required"].as_array().unwrap().contains(&json!("members"));
     names.sort_by_key(|name| (in_members(name), name.contains("bond")));
@@ -331,7 +331,7 @@ fn our_verdict_is_the_schemas() {
         names.len()
     );
     bench.met.iter().for_each(|why| println!("- {why}"));
-    // A document of nothing is taken back: what an older one did is undone.
+    // An empty document is applied: the changes of an older one are undone.
     assert!(check(&json!([])).is_ok() && !bench.whole.is_valid(&json!([])));
 }
 

@@ -1,4 +1,4 @@
-//! Ports of real bridges: what is told of them, whom they hear, and how soon it is told that a cable is cut.
+//! Ports of real bridges: what is reported of them, which ports they hear, and how soon a cut cable is reported.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

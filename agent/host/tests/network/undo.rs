@@ -131,14 +131,14 @@ fn after_a_reboot_the_undo_brings_back_what_the_kernel_forgot() {
         (at_first, undo)
     });
     server.reboot(|server| cables(server, &other_peer));
-    // What no document named, the host's own configuration brings up.
+    // The host's own configuration brings up links that no document named.
     server.ip("link set eth4 up");
     server.ip("address add 203.0.113.1/24 dev eth4");
     server.ip("rule add from 10.52.0.0/16 table 7 priority 52");
     server.inside(async |network| {
         assert_eq!(network.restore(&undo).await.unwrap(), [""; 0]);
         let mut now = exact(network.observe().await.unwrap());
-        // The switch made its links anew.
+        // The switch recreated its links.
         for (name, link) in &at_first.links {
             if let Some(now) = now.links.get_mut(name).filter(|link| link.kind == "tun") {
                 now.mac.clone_from(&link.mac);
@@ -158,7 +158,7 @@ fn what_a_document_takes_away_of_an_older_one_comes_back() {
     server.inside(async |network| {
         let before = network.snapshot(&first, &no_mapping(), None).await.unwrap();
         let before = network.apply(&first, &no_mapping(), &before).await.unwrap().before;
-        // Somebody else has put things into the bridges of the first document since.
+        // Others have put links into the bridges of the first document since.
         server.ip("link add tap0 type veth peer name tap1");
         server.ip("link set tap0 up master br1");
         server.ip("link set br1 type bridge stp_state 0");

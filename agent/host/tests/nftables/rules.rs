@@ -170,7 +170,7 @@ fn a_bad_rule_among_many_is_named_and_nothing_is_applied() {
         assert_eq!(refusal.id, Some(id(&bad)), "{refusal:?}");
         assert_eq!(shown(&server), before);
 
-        // What the kernel alone knows: it follows goto so many times and no more.
+        // Only the kernel knows this bound: it follows goto a limited number of times.
         let mut rules = many(10_000);
         let step = |n: u32| json!({"table": n, "priority": 1, "treatment": [{"goto_table": n + 1}]});
         rules.extend((0..40).map(|n| rule(step(n))));
@@ -192,7 +192,7 @@ fn what_others_do_is_seen_and_put_right() {
             ));
         }
         table.apply(filter, &rules, &[]).await.unwrap();
-        // What it did itself it does not hear, nor what others do to other tables.
+        // The monitor reports neither our own changes nor changes to other tables.
         nft(&server, "add table inet other");
         nft(&server, "add chain inet other t0");
         let own = tokio::time::timeout(std::time::Duration::from_millis(200), filter.changed()).await;

@@ -82,7 +82,7 @@ impl Table {
         }
     }
 
-    /// Compares, and makes the filter as it is to be; what was found.
+    /// Compares and repairs the filter. Returns the findings.
     pub async fn repair(&mut self, filter: &mut Nftables) -> Result<Compared<Extraneous>, Lost> {
         let found = filter.compare(self).await?;
         assert_eq!(filter.strip(&found.extraneous).await?, None);

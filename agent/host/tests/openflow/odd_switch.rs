@@ -38,7 +38,7 @@ impl OddSwitch {
     fn say(&mut self, kind: u8, xid: u32, body: &[u8]) {
         let length = u16::try_from(body.len() + 8).unwrap();
         let head = [&[5, kind][..], &length.to_be_bytes(), &xid.to_be_bytes()].concat();
-        // Whoever has heard enough hangs up.
+        // The other end may have hung up.
         let _ = self.0.write_all(&[&head, body].concat());
     }
 }

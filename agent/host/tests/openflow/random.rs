@@ -95,7 +95,7 @@ const NOT_SET: [Field; 8] = [
 
 fn value_of(field: Field) -> BoxedStrategy<(u128, Option<u128>)> {
     let all = match field.kind() {
-        // Those that every version knows, and the switch forbids some together.
+        // The bits that every version knows; the switch forbids some together.
         FieldKind::CtState => 0b10_0011,
         _ => field.all_bits(),
     };

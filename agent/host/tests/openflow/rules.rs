@@ -102,7 +102,7 @@ fn a_bad_rule_among_many_is_named_and_nothing_is_applied() {
         let refusal = Table::default().apply(switch, &many(3, "p9"), &[]).await.unwrap_err();
         assert_eq!(refusal.reason, "the bridge has no port p9");
         assert!(!refusal.permanent && refusal.id.is_some());
-        // It comes, and the connection knows.
+        // The port comes, and the connection knows.
         server.ovs("add-port br0 p9 -- set interface p9 type=internal");
         assert!(matches!(switch.event().await, Event::Changed { .. }));
         Table::default().apply(switch, &many(3, "p9"), &[]).await.unwrap();

@@ -10,10 +10,10 @@ use muster_shared::model::flow::{Entry, FlowId, Packed};
 
 use crate::device;
 
-/// The entries that the bridge is to hold.
+/// The entries that the bridge must hold.
 #[derive(Default)]
 pub struct Table {
-    /// With its packed bytes, whether it is to be there, and its odd form.
+    /// With its packed bytes, whether it must be there, and its odd form.
     pub entries: BTreeMap<FlowId, (Packed, bool, Option<Form>)>,
 }
 
@@ -120,7 +120,7 @@ impl Table {
         Ok(applied)
     }
 
-    /// Compares until the bridge is as it is to be; what was found at first.
+    /// Repairs until nothing differs. Returns the first findings.
     pub async fn repair(&mut self, switch: &mut Switch) -> Result<Compared, Lost> {
         let found = switch.compare(self).await?;
         switch.strip(&found.extraneous).await?;

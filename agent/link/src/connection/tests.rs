@@ -80,7 +80,7 @@ impl Controller {
         let address = listener.local_addr().unwrap().to_string().parse().unwrap();
         let for_thread = Arc::clone(&config);
         let (tell, seen) = mpsc::unbounded_channel();
-        // It ends with the connection.
+        // The thread ends with the connection.
         std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             let connection = ServerConnection::new(for_thread).unwrap();
@@ -189,9 +189,9 @@ fn serve(
         for answer in answers {
             answer.write(&mut bytes, None).unwrap();
         }
-        // It may have gone.
+        // The client may have gone.
         let _ = stream.write_all(&bytes).and_then(|()| stream.flush());
-        // Who hears of it knows that the answer is on its way.
+        // The listener knows from this that the answer is on its way.
         if let Some(seen) = seen {
             let _ = tell.send(seen);
         }
@@ -268,7 +268,7 @@ impl Session {
         Self { controller, connection, _clock }
     }
 
-    /// Second by second, as whoever waits is to be woken in its turn.
+    /// Second by second, so that each waiting task wakes in its turn.
     async fn pass(&self, time: Duration) {
         for _ in 0..time.as_secs() {
             advance(SECOND).await;

@@ -35,7 +35,7 @@ const NEXT_AFTER: Duration = Duration::from_secs(3);
 /// Connects to the first address that works, and asks for the subscription.
 ///
 /// # Errors
-/// None works: why the last one does not.
+/// No address works. The error is that of the last one.
 pub async fn greet(peer: &Peer) -> Result<(Mqtt, String), LinkError> {
     if let Some(through) = &peer.broker {
         let (client, way) = broker::greet(peer, through).await?;

@@ -133,7 +133,7 @@ async fn documents_are_written_compared_and_taken_away_with_their_deployment() {
     let found = host.check(RESOURCE, &spec, None, None).await.unwrap();
     assert_eq!(found, Found::Differs { missing: true, reason: "it has not run here".into() });
 
-    // What the other group had made is gone, and the new one's comes.
+    // The other group's file is gone, and the new one's comes.
     let apply = deployment(DeploymentGroup::ApplyConfig, r#"{"colour": "green"}"#);
     run(2, Action::Update, apply.clone()).await.unwrap();
     assert!(!path.exists() && applied.exists());

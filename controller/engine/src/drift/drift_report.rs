@@ -77,7 +77,7 @@ impl Jobs {
         });
         let row = &mut self.graph.rows[slot];
         if row.task().is_some() {
-            // If the job turns out never to have begun, the row is as it was before, with this drift.
+            // If the job turns out never to have started, the row is as it was before, with this drift.
             return row.drift_before_task(observed, why);
         }
         if !row.is_as_held() || !(observed.differs() || row.observed().differs()) {

@@ -29,7 +29,7 @@ impl Jobs {
             return row.lose_status();
         }
         if row.status() != Some(Status::Complete) {
-            // Other jobs take care of the row. They see that the lost thing is in sync no more.
+            // Other jobs take care of the row. They see that the lost thing is no longer in sync.
             if row.observed() == Observation::InSync {
                 self.observe(slot, Observation::Unknown);
             }

@@ -220,7 +220,7 @@ impl Engine {
     ) {
         let asked = self.intents.traces.asked.get(&number).map(|asked| &asked.device);
         let node = &self.graph().nodes[node].name;
-        // Nobody answers for another.
+        // A node answers for itself alone.
         if asked.is_some_and(|asked| asked.node == *node && asked.bridge == *bridge) {
             self.intents.take_trace(number, result);
             self.run_traces();

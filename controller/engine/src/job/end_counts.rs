@@ -16,7 +16,7 @@ pub(crate) enum JobEnd {
     TimedOut,
     /// The job was withdrawn before it began, before it was tried again, or unanswered.
     Withdrawn,
-    /// The job was withdrawn after it had begun.
+    /// The job was withdrawn after it had started.
     Interrupted,
     /// The job's node was removed before it answered.
     Lost,

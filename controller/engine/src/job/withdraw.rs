@@ -1,5 +1,5 @@
 //! Withdraws jobs that are not wanted any more. A job that was not sent ends at once. One that was sent ends when its agent
-//! says that it has not begun.
+//! says that it has not started.
 //!
 //! Absent: which jobs a newer operation withdraws (`traversal/visit.rs` by visit, `traversal/derive.rs` for dropped
 //! rows), and when a cancel does (`operation/cancel.rs`).

@@ -5,7 +5,7 @@
 //!     └───▶ Move is sent; the node gets no jobs ─┬─ Moved: Left ───▶ removed here, without a job
 //!                                                ├─ Moved: Stays ──▶ the agent says why
 //!                                                ├─ disconnected ──▶ the operator looks where it is
-//!                                                └─ no word for long ─▶ likewise; a later word counts
+//!                                                └─ no word for long ─▶ the same; a later word counts
 //! ```
 //!
 //! The agent joins the other site and changes over by itself (`agent/core/src/moving.rs`). Its last word here, `Left`,

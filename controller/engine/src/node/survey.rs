@@ -75,7 +75,7 @@ impl Graph {
 
     /// The agent's answer.
     pub(crate) fn surveyed(&mut self, key: NodeKey, survey: Survey) {
-        // Nobody may have asked, and the answer may be large.
+        // Without a request, the answer is not built: it may be large.
         if !self.nodes[key].surveys.is_empty() {
             let view = view(&self.nodes[key].name, survey);
             self.answer_surveys(key, &Ok(Answer::Surveyed(Box::new(view))));
@@ -132,7 +132,7 @@ fn view(node: &NodeId, survey: Survey) -> SurveyView {
     for spec in &specs {
         let name = unused(resource_name(word_of(spec).unwrap_or_default(), spec), &mut names);
         let mut properties: Map<String, Value> = spec.properties();
-        // What every property is by default says nothing.
+        // A property with its default says nothing.
         properties.retain(|key, value| {
             let is_default = key == "on_delete" && value == "restore"
                 || key == "mapping" && *value == json!({})

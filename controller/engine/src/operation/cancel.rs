@@ -1,5 +1,5 @@
-//! Cancels an operation: no further job starts, jobs that have not begun are withdrawn, and jobs
-//! that have begun end and are recorded.
+//! Cancels an operation: no further job starts, jobs that have not started are withdrawn, and jobs
+//! that have started end and are recorded.
 //!
 //! Rows that are neither ready nor failed wait for the next operation, also over a restart.
 //!

@@ -375,7 +375,7 @@ impl Preview<'_> {
                 (property.old, property.new) = (Value::from(MASK), Value::from(MASK));
             }
             for value in [&mut property.old, &mut property.new] {
-                // Somebody could guess a short secret from the digest of a content that is known otherwise.
+                // A viewer could guess a short secret from the digest of a content that is known otherwise.
                 if let Some(digest) = value.get_mut("digest").filter(|_| secret) {
                     *digest = Value::from(MASK);
                 }

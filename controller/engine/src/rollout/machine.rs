@@ -29,7 +29,7 @@ use super::record::{Counts, Course, MemberRecord, RolloutChange, RolloutRecord};
 
 /// Names in a reason: about one line.
 const NAMED: usize = 3;
-/// A batch waits this long for a node that went away after its member had begun. Most servers boot
+/// A batch waits this long for a node that went away after its member had started. Most servers boot
 /// in less.
 const GONE_AFTER: Duration = Duration::from_secs(300);
 /// A member is missed once its node has been away for this long when it is to begin. Agents
@@ -251,7 +251,7 @@ impl Rollout {
         matches!(self.members.get(name).state, State::Held | State::Absent { .. } | State::Missed)
     }
 
-    /// Whether a member has begun, and has not ended.
+    /// Whether a member has started, and has not ended.
     pub fn has_begun(&self, name: &str) -> bool {
         matches!(self.members.get(name).state, State::Begun { .. })
     }
@@ -355,11 +355,11 @@ impl Rollout {
     fn what_hurts(&self, health: &dyn Fn(&str) -> Health) -> Option<String> {
         self.what_hurts_a_canary(health).or_else(|| {
             let (lost, most) = (self.members.count(List::Lost), self.policy.max_failures);
-            // Nobody knows how a lost member ended. Until another one fails, nothing says that the
+            // The end of a lost member is unknown. Until another one fails, nothing says that the
             // revision is bad, and a selector that drops members aborts nothing. From then on each lost
             // member counts as failed.
             let count = if self.failed() == 0 { 0 } else { self.failed() + lost };
-            // Nobody may begin, and nobody is left to end: the rollout would wait for ever.
+            // No member may start, and no member is left to end: the rollout would wait for ever.
             if lost > 0 && count <= most && self.is_out_of_room() {
                 return Some(format!("{lost} left while under way, and nobody has ended well yet"));
             }
@@ -444,7 +444,7 @@ impl Rollout {
         }
     }
 
-    /// The batch has not ended after all, or another one has begun.
+    /// The batch has not ended after all, or another one has started.
     fn batch_goes_on(&mut self) {
         self.unsaved.itself |= self.batch_ended.take().is_some();
     }
@@ -456,7 +456,7 @@ impl Rollout {
         rests && self.room() == 0 && self.members.has(List::Held) && self.first_held_again().is_none()
     }
 
-    /// The first waiting member that had begun before it left the set and has returned.
+    /// The first waiting member that had started before it left the set and has returned.
     fn first_held_again(&self) -> Option<&Arc<str>> {
         self.members.names(List::Held).find(|name| self.members.get(name).counts == Counts::Lost)
     }
@@ -490,7 +490,7 @@ impl Rollout {
         }
     }
 
-    /// The first waiting member by name whose node is there. Without room: the first that had begun before.
+    /// The first waiting member by name whose node is there. Without room: the first that had started before.
     fn next(&mut self, now: MonoTime, look: &mut Look) -> Option<Arc<str>> {
         if self.room() == 0 {
             return self.first_held_again().cloned();

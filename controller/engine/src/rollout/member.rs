@@ -36,16 +36,16 @@ pub(crate) enum State {
     Held,
     /// The member waits to begin, and its node is away.
     Absent { since: MonoTime },
-    /// The node is still away, and members behind this one have begun. The member counts as failed.
+    /// The node is still away, and members behind this one have started. The member counts as failed.
     Missed,
-    /// The member has begun.
+    /// The member has started.
     Begun { gone: Option<Gone> },
     /// The member has left the set while its job is under way. It takes its place in the batch
     /// until the job ends.
     Leaving,
 }
 
-/// The node of a member that has begun is away.
+/// The node of a member that has started is away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Gone {
     pub since: MonoTime,
@@ -130,7 +130,7 @@ impl Member {
             }
             (_, Event::Begins) => begun(None),
             (_, Event::EndsWell) => ended(Counts::Nothing, in_batch),
-            // The rollout ignores failures of members that have not begun.
+            // The rollout ignores failures of members that have not started.
             (Idle | Held | Absent { .. } | Missed | Leaving, Event::Fails) if !in_batch => now(Idle),
             (_, Event::Fails) => ended(Counts::Failed, in_batch),
             (Begun { gone: None }, Event::NodeGone(time) | Event::UnderWay(Some(time))) => {
@@ -167,7 +167,7 @@ impl Member {
         }
     }
 
-    /// The state of the member when its rollout is laid out. A member that had begun, or that left
+    /// The state of the member when its rollout is laid out. A member that had started, or that left
     /// while under way, goes on. The caller reports again which members wait.
     fn laid_out(self, standing: Standing, now: MonoTime) -> Self {
         let Self { state, counts, in_batch } = self;
@@ -193,7 +193,7 @@ impl Member {
         }
     }
 
-    /// Whether the member has begun and its result is unknown.
+    /// Whether the member has started and its result is unknown.
     fn is_open(self) -> bool {
         matches!(self.state, State::Begun { .. } | State::Leaving) || self.counts == Counts::Lost
     }

@@ -25,14 +25,14 @@ pub(crate) enum List {
     Missed,
     Begun,
     Leaving,
-    /// Members of the present batch that have begun.
+    /// Members of the present batch that have started.
     Open,
     Batch,
     Failed,
     Lost,
     /// Members that have, or may have, the revision.
     Touched,
-    /// Members that have begun and whose node is away, while their batch waits for them.
+    /// Members that have started and whose node is away, while their batch waits for them.
     Awaited,
 }
 

@@ -68,7 +68,7 @@ pub enum Course {
 /// A member in the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemberRecord {
-    /// The member has begun, and has not ended.
+    /// The member has started, and has not ended.
     pub begun: bool,
     /// The member has left the set since it began.
     pub leaving: bool,

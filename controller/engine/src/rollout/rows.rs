@@ -75,7 +75,7 @@ impl Jobs {
 
     /// Holds a row with something to do until its rollout starts it: the rollout learns that the
     /// member waits, and the row has no job meanwhile. Returns false if the visit goes on: the row has
-    /// begun, or its present job must be withdrawn first. `same_task`: the present job already does
+    /// started, or its present job must be withdrawn first. `same_task`: the present job already does
     /// what the row needs.
     pub(crate) fn hold_for_rollout(&mut self, slot: Slot, same_task: bool) -> bool {
         let row = &self.graph.rows[slot];

@@ -74,7 +74,7 @@ impl Rollout {
         }
     }
 
-    /// The stack has timed out while `yet` members had not begun. Returns whether those members no
+    /// The stack has timed out while `yet` members had not started. Returns whether those members no
     /// longer begin. A rollout goes on if all of them only wait for their nodes.
     pub fn time_out(&mut self, yet: usize) -> bool {
         match self.course() {

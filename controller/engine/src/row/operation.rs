@@ -108,13 +108,13 @@ impl Row {
         self.set_hooks_again();
     }
 
-    /// Drops the row as of this revision. With `anew` the same operation goes on.
-    pub fn drop_since(&mut self, revision: u32, anew: bool) {
+    /// Drops the row as of this revision. With `same_operation` that operation goes on.
+    pub fn drop_since(&mut self, revision: u32, same_operation: bool) {
         let row = &mut self.0;
         (row.role, row.ready, row.failed) = (Role::Cleanup, false, false);
         row.blocked = UNCOUNTED;
         row.goal.end(revision);
-        if !anew {
+        if !same_operation {
             row.retry_count = 0;
             self.set_hooks_again();
         }

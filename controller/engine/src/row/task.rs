@@ -290,7 +290,7 @@ impl Row {
         (told.then_some(row.seen), before)
     }
 
-    /// The agent reported drift while a job is out. The row gets that if the job turns out never to have begun.
+    /// The agent reported drift while a job is out. The row gets that if the job turns out never to have started.
     pub fn drift_before_task(&mut self, observed: Observation, reason: Option<Box<str>>) {
         let row = &mut self.0;
         if row.task.as_ref().is_some_and(|task| task.before == Before::AsHeld) {

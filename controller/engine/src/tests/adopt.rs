@@ -182,7 +182,7 @@ fn what_is_as_the_template_has_it_is_adopted() {
     bed.restart();
     bed.connect(&node(0));
     assert_eq!(row(&bed, "a"), "ADOPT_COMPLETE");
-    // It is the stack's own from now on.
+    // The file is the stack's own from now on.
     bed.update(files("a: /a bye\nb: /b | a")).unwrap();
     bed.idle();
     assert_eq!(bed.ran[2..], ["Update a"]);
@@ -209,7 +209,7 @@ fn a_preview_says_what_would_be_adopted() {
     assert!(bed.ran.is_empty(), "nobody was asked");
     adopt(&mut bed, files("a: /a"));
     assert_eq!(changes(&bed, &source, &adopting()).unwrap(), ["b adopt", "a unchanged"]);
-    // What the stack has is no matter of an adoption.
+    // A resource that the stack has is updated as without an adoption.
     assert_eq!(changes(&bed, &files("a: /a bye"), &adopting()).unwrap(), ["a update"]);
 }
 
@@ -254,7 +254,7 @@ fn an_adoption_goes_on_after_a_restart() {
     assert!(bed.ran.iter().all(|ran| ran.starts_with("Adopt")), "{:?}", bed.ran);
 }
 
-/// A job that would create, and that has not begun, is not what an operation wants that adopts.
+/// A job that would create, and that has not started, is not what an operation wants that adopts.
 #[test]
 fn an_update_that_adopts_withdraws_what_would_be_created() {
     let mut bed = Bed::new(1);

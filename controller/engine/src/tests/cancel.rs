@@ -1,4 +1,4 @@
-//! Cancelled operations: jobs that had begun end, no other job begins, and the next operation goes
+//! Cancelled operations: jobs that had started end, no other job begins, and the next operation goes
 //! on from there.
 
 use std::time::Duration;

@@ -30,7 +30,7 @@ pub struct Host {
     /// The last welcome's [`Welcome::reads`](muster_shared::model::Welcome::reads).
     pub controller_reads: u32,
     pub queue: VecDeque<Job>,
-    /// Jobs that have begun.
+    /// Jobs that have started.
     pub running: Vec<Job>,
     pub things: BTreeMap<ResourceId, (Spec, LedgerEntry)>,
     pub foreign: Vec<Spec>,

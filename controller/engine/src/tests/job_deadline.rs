@@ -9,7 +9,7 @@ use crate::tests::bed::options;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A bed with two jobs at its node. Neither has begun.
+/// A bed with two jobs at its node. Neither has started.
 fn two_jobs() -> (Bed, Job, Job) {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1\n b: x=1")).unwrap();

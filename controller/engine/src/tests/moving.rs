@@ -184,7 +184,7 @@ fn an_operator_learns_where_to_look_when_no_answer_comes() {
     }
 }
 
-/// The operator waits no more, and the agent is heard all the same.
+/// The operator no longer waits, and the agent is heard all the same.
 #[test]
 fn a_late_answer_counts_and_one_that_nobody_asked_for_does_not() {
     let (mut bed, _) = moving();

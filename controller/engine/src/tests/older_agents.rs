@@ -66,7 +66,7 @@ fn a_job_that_an_older_agent_cannot_read_is_not_sent_again() {
     bed.create(source("UTC")).unwrap();
     replace(&mut bed, true);
     assert_eq!(zone(&bed), ("CREATE_FAILED".into(), TOO_OLD.into()));
-    // The agent before may have begun: the older one cannot remove what is there.
+    // The agent before may have started: the older one cannot remove what is there.
     bed.idle();
     bed.delete().unwrap();
     bed.idle();

@@ -646,7 +646,7 @@ fn those_who_leave_are_no_way_round_the_bound() {
         bed.ask(Request::LabelNode { node: node(at), labels }).unwrap();
         bed.pass(Duration::from_secs(1));
     };
-    // A job that had begun and was interrupted may have done harm.
+    // A job that had started and was interrupted may have done harm.
     for restarts in [false, true] {
         let mut bed = fleet(4, "{batch: 4}");
         bed.update(of("2", true, "{batch: 1}")).unwrap();
@@ -658,7 +658,7 @@ fn those_who_leave_are_no_way_round_the_bound() {
         assert_eq!((updates(&mut bed), bed.status().as_str()), (0, "UPDATE_FAILED"), "{restarts}");
         assert_eq!(shown(&bed).reason, "1 left while under way, and nobody has ended well yet");
     }
-    // A job that had not begun has done no harm.
+    // A job that had not started has done no harm.
     let mut bed = fleet(4, "{batch: 4}");
     bed.update(of("2", false, "{batch: 1}")).unwrap();
     leave(&mut bed, 0);

@@ -118,7 +118,7 @@ fn a_stack_with_a_label_has_no_other_nodes() {
     bed.ask(create("s", on("node-0"), Some("rack=r1"))).unwrap();
     bed.idle();
     for _ in 0..2 {
-        // Whoever updates it, also after a restart.
+        // Every user is refused, also after a restart.
         forbidden(bed.update(on("node-2")));
         bed.restart();
         (0..3).for_each(|index| bed.connect(&node(index)));

@@ -384,7 +384,7 @@ fn an_operation_says_by_name_what_it_changes() {
     };
     let many: String = (0..12).map(|n| format!("m{n:02}: x=1\n")).collect();
     assert_eq!(difference(&mut bed, "a: x=1\nb: x=@a.x | a"), "adds a, b");
-    // What b has of a may change, and its definition does not.
+    // The value that b has of a may change, and its definition does not.
     assert_eq!(difference(&mut bed, "a: x=2\nb: x=@a.x | a"), "changes a");
     assert_eq!(difference(&mut bed, "a: x=2\nb: x=@a.x | a"), "");
     assert_eq!(difference(&mut bed, "a: x=3\nc: x=1"), "adds c; changes a; removes b");

@@ -24,7 +24,7 @@ pub(crate) struct LayoutContext {
 
 impl Traversals {
     /// Gives the stack the rows of a plan: for new resources new ones. Rows that the plan visits
-    /// are no longer ready, and those that it drops are to be cleaned up.
+    /// are no longer ready, and those that it drops await clean-up.
     pub(crate) fn lay_out(&mut self, id: u64, plan: &Plan, before: LayoutContext, tree: &Tree) {
         let revision = self.jobs.graph.stacks[&id].revision;
         let (forward, settled) = self.lay_out_forward(id, plan, before, tree);

@@ -185,7 +185,7 @@ fn choose(ground: &PlanInput<'_>, tree: &Tree) -> (Vec<Option<Slot>>, Vec<Slot>)
 }
 
 /// A measure of how well a row fits. Weights are as in Heat's `_get_best_existing_rsrc_db_id`, with
-/// more for a row that is as `wanted` already: if an update has begun to replace a thing, reverting
+/// more for a row that is as `wanted` already: if an update has started to replace a thing, reverting
 /// it keeps the thing.
 fn score(ground: &PlanInput<'_>, row: &Row, wanted: Option<u128>) -> i32 {
     let stood_in =

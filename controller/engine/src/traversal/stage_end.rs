@@ -96,7 +96,7 @@ impl Traversals {
         let render = |(index, output): (usize, &muster_template::Output)| {
             let (value, error) = match walk.tree.render_output(index, &references) {
                 Ok(value) => (stack.masked(&walk.tree, value), String::new()),
-                // What was wrong may be a hidden value.
+                // The error may quote a hidden value.
                 Err(error) => (Value::Null, stack.without_hidden(&walk.tree, &error.to_string())),
             };
             OutputView {

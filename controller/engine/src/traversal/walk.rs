@@ -108,7 +108,7 @@ impl Walk {
         Self { stage: Stage::Check, asked, ..walk }
     }
 
-    /// State for the next walk of the same operation. `extras`: rows that are to be cleaned up.
+    /// State for the next walk of the same operation. `extras`: rows to clean up.
     pub fn kept(&self, extras: usize) -> KeptWalk {
         KeptWalk {
             timeout: self.timeout,
@@ -164,7 +164,7 @@ impl Walk {
     }
 
     /// The number of nodes of the graph that have ended, and the number of all nodes. `extras`:
-    /// rows that are to be cleaned up.
+    /// rows to clean up.
     pub fn done_of(&self, extras: usize) -> (usize, usize) {
         let left = match self.stage {
             Stage::Check => self.asked.len(),

@@ -109,7 +109,7 @@ impl Held {
             all.map(move |packed| (device, packed.unpack())).collect::<Vec<_>>()
         };
         let perhaps: Vec<(DeviceNo, Entry)> = self.open.values().flat_map(places).collect();
-        // A device may have a rule that counts as refused. One that is wanted is put anew.
+        // A device may have a rule that counts as refused. One that is wanted is put again.
         let refused = self.refused.iter().map(|(device, packed)| (*device, packed.unpack()));
         let unwanted = refused.filter(|(device, entry)| {
             !wanted.iter().any(|(at, other)| at == device && identity(other) == identity(entry))
@@ -223,7 +223,7 @@ impl Manager {
         }
         let stages = held.stages_to(&self.topology, &[]);
         let (began, before) = held.work.take().map_or((now, None), |work| (work.began, work.goal.before()));
-        // Nor to those of the path before: what is installed next is installed anew.
+        // Nor to those of the path before: the next path is installed in full.
         if let Some(before) = before.map(|before| before.stand.number)
             && held.stand.as_ref().is_none_or(|stand| stand.number != before)
         {

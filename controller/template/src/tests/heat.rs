@@ -1,4 +1,4 @@
-//! The results of Heat for the same templates: `tests/oracle/recorded.json`, which `tests/oracle/record` writes anew.
+//! The results of Heat for the same templates: `tests/oracle/recorded.json`, which `tests/oracle/record` rewrites.
 //!
 //! Differences are listed in `tests/oracle/differences.txt`, and there may be no others: a difference that is gone has
 //! to leave the list. `MUSTER_BLESS=1` writes the list as it is, to be read before it is committed.

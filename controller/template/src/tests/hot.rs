@@ -118,7 +118,7 @@ fn the_catalogue_is_what_is_read() {
     for function in functions {
         assert!(!function.syntax.is_empty() && !function.meaning.is_empty(), "{}", function.name);
         assert!(function.syntax.contains(&format!("{{{}:", function.name)), "{}", function.syntax);
-        // What it is wrong about is its argument, not its name.
+        // The error is about the argument, not about the name.
         let error = value(&format!("{{{}: {{}}}}", function.name));
         assert!(
             !error.as_ref().is_err_and(|error| error.contains("unknown function")),

@@ -119,7 +119,7 @@ fn values_that_types_take_are_valid() {
             let is_taken =
                 |value: &Value| value.is_null() || value.is_object() || (property.check)(value).is_ok();
             for value in given.into_iter().filter(is_taken) {
-                // What must be given is not null.
+                // A required property is not null.
                 if !(value.is_null() && property.required) {
                     let properties = with(&sample, &[(property.name, value)]);
                     valid(&validator, &template_of(kind, &properties), property.name);

@@ -370,7 +370,7 @@ fn the_mode_of_a_file_is_as_it_is_written() {
         assert_eq!(made["mode"], wanted, "{mode}");
         assert!(spec(Kind::File, &made).is_ok(), "{mode}");
     }
-    // What may be meant in two ways is refused.
+    // An ambiguous mode is refused.
     for mode in ["644", "420", "!!int 0644"] {
         let said = read(mode).expect_err(mode);
         assert!(said.contains("want octal text in quotes such as \"0644\", got the number"), "{said}");

@@ -1,7 +1,7 @@
 //! TripleO's overclouds, as they are shipped: `tests/overcloud` has them, and says where they are from.
 //!
 //! Each environment that they ship is added alone. `MUSTER_SOAK` tries all of them, otherwise one in forty is.
-//! `MUSTER_BLESS=1` beside it writes the list anew.
+//! `MUSTER_BLESS=1` beside it rewrites the list.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

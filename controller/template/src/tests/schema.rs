@@ -316,7 +316,7 @@ fn bounds_are_those_of_the_code() {
             if property.kind == PropertyType::Any {
                 continue;
             }
-            // What is of another type is not taken; text may be read as something else.
+            // A value of another type is refused; text may be read as something else.
             let wrong = match property.kind {
                 PropertyType::List | PropertyType::Map => json!(1),
                 _ => json!([{"a": 1}]),

@@ -1,4 +1,4 @@
-//! Trees by table: what there is, who needs whom, what values come to, and what is refused.
+//! Trees by table: what there is, what needs what, what values come to, and what is refused.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

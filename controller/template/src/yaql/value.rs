@@ -233,7 +233,7 @@ impl Y {
         if let Y::Text(text) = self { text.to_string() } else { self.python() }
     }
 
-    /// As Python's `repr` writes it, for whom yaql's lists are tuples.
+    /// As Python's `repr` writes it, where yaql's lists are tuples.
     fn python(&self) -> String {
         match self {
             Y::Null | Y::Bool(_) | Y::Text(_) | Y::Int(_) | Y::Float(_) => {

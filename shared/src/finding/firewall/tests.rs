@@ -161,7 +161,7 @@ fn chains_maps_and_policies_decide() {
     assert_eq!(judge(&[], &outgoing()), Verdict::Passes);
     let answer = "nft insert rule inet filter input ct state established accept";
     refused(&judge(&[], &outgoing().answer()), "the policy", answer);
-    // A client's port is none of a service.
+    // A client's port is not a service's.
     let services = matches(payload("tcp", "dport"), "==", json!({"set": [22, {"range": [80, 443]}]}));
     let open = ("input", vec![services, json!({"accept": null})]);
     refused(&judge(&[open], &outgoing().answer()), "the policy", answer);

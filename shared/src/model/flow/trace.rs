@@ -43,7 +43,7 @@ pub enum TraceStep {
     },
     /// No rule of the table takes the packet.
     Miss { bridge: Bridge, table: u8 },
-    /// A copy of the packet leaves. A patch port is none of these: the steps of its peer follow.
+    /// A copy of the packet leaves. A patch port is not one of these: the steps of its peer follow.
     Output {
         bridge: Bridge,
         /// The interface.

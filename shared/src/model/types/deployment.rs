@@ -354,7 +354,7 @@ impl DeploymentAction {
             Action::Create => Some(Self::Create),
             Action::Update => Some(Self::Update),
             Action::Delete => Some(Self::Delete),
-            // What a script would do cannot be compared.
+            // The effect of a script cannot be compared.
             Action::Check | Action::Retain | Action::Adopt => None,
         }
     }

@@ -1,5 +1,5 @@
 //! Checks, whenever a switch is touched or a table is reported, against the disks of both sides and the switch itself.
-//! None of them asks the engine or the agent.
+//! The checks ask neither the engine nor the agent.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -67,7 +67,7 @@ impl World {
 
     /// No rule of ours comes to a switch that its table does not account for.
     pub(super) fn is_accounted_for(&mut self, at: usize, bridge: &Bridge, bundle: &[Bundled]) {
-        // Of two servers with one identity the other one may have taken it off.
+        // The other one of two servers with one identity may have taken it off.
         if self.was_cloned(at) {
             self.excuses(at, bridge);
         }
@@ -170,7 +170,7 @@ impl World {
         }
     }
 
-    /// An agent whose answer was lost with its controller has taken what was refused when it was sent anew; it has it
+    /// An agent whose answer was lost with its controller has taken what was refused when it was sent again; it has it
     /// until the two are compared.
     pub fn version_is_gone(&mut self, device: &DeviceName) {
         for at in 0..self.machines.len() {

@@ -65,7 +65,7 @@ impl Shared {
         self.tables.flows.apply(change);
     }
 
-    /// A version that a change made or kept possible is so no more: the newest, or one that an undecided change was made on.
+    /// A version that a change made or kept possible is no longer so: the newest, or one that an undecided change was made on.
     fn versions_are_dropped(&mut self, number: u32, entries: &[FlowEntryRecord], gone: &[FlowId]) {
         let flows = &self.tables.flows;
         let Some(device) = flows.devices.get(&number) else { return };

@@ -48,7 +48,7 @@ fn table_differs(tables: &Tables, machine: &Machine, name: &DeviceName, left: &L
     let plane = &machine.host.switch.planes[name.bridge.as_str()];
     let number = number_of(&tables.flows, &name.node, &name.bridge);
     let settled = number.and_then(|number| tables.flows.devices.get(&number)).map_or(0, |it| it.settled);
-    // What is on a device that has no table (any more), or never got one, is nobody's business.
+    // Rules on a device without a table are not checked.
     let has_log = machine.disk.logs.get(&name.bridge).is_some_and(|log| !log.is_empty());
     let is_kept = has_log && machine.watches(&name.bridge);
     let mut accounted = BTreeSet::new();

@@ -134,7 +134,7 @@ impl World {
     fn ours(&self, at: usize, bridge: &'static str) -> Vec<(FlowId, Held)> {
         let plane = self.machines[at].host.switch.planes.get(bridge);
         let held = plane.into_iter().flat_map(|plane| plane.held.iter());
-        // Also what cuts a server off while it is to be confirmed: who takes that away must not confirm it.
+        // Also a rule that cuts a server off until its confirmation: its removal must not confirm it.
         let ours = held.filter(|(_, held)| FlowId::is_ours(held.cookie));
         ours.map(|(id, held)| (*id, held.clone())).collect()
     }
@@ -184,7 +184,7 @@ impl World {
         if is_taken {
             return;
         }
-        // What says our cookie and is of another place is no less ours.
+        // A rule with our cookie at another place is no less ours.
         let cookie = if self.dice.flows.one_in(4) { id.0 ^ 1 } else { id.0 };
         let now = self.now;
         self.machines[at].host.switch.put(bridge, id, cookie, its, true, now);

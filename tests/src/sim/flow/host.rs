@@ -35,7 +35,7 @@ pub enum FlowWork {
     Seen,
     /// The record was written and is durable.
     Logged(Box<FlowInput>),
-    /// The log is written anew.
+    /// The log is rewritten.
     Compact(Vec<TableEntry>, Vec<Packed>, Generation, Option<FlowRefusal>),
     /// Or with nothing in it.
     Forget(Generation),

@@ -24,7 +24,7 @@ pub enum Record {
     },
     /// Entries that ended by their timeouts.
     Expired(Vec<FlowId>),
-    /// The whole table, written anew.
+    /// The whole table, rewritten.
     Base {
         kept: Vec<TableEntry>,
         decided: Generation,
@@ -107,7 +107,7 @@ impl Log {
         self.sync();
     }
 
-    /// Written anew, and durable, in one step.
+    /// Rewritten, and durable, in one step.
     pub fn rewrite(&mut self, record: Record, bytes: Vec<Packed>) -> Vec<u32> {
         *self = Self { end: self.end, ..Self::default() };
         let at = bytes.iter().map(|packed| self.place(packed)).collect();

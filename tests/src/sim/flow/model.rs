@@ -63,7 +63,7 @@ impl Model {
         self.expected = Some(stages);
     }
 
-    /// The request was refused, or has begun, or nobody knows.
+    /// The request was refused, or has started, or nobody knows.
     pub fn expected(&mut self) {
         self.expected = None;
     }
@@ -194,7 +194,7 @@ impl Model {
                 writes.entry(*entry).or_default().push(((*serial, *id), packed.clone(), went));
             }
         }
-        // Before what was given back by the same write.
+        // Before the shares that the same write gave back.
         for ((_, entry), taken) in self.taken.iter().filter(|((of, _), _)| of == device) {
             let taken = taken.iter().map(|serial| ((*serial, 0), None, Some(true)));
             writes.entry(*entry).or_default().extend(taken);

@@ -137,7 +137,7 @@ impl Held {
         lost(entry.applied.as_ref()?.generation)
     }
 
-    /// A job that the store that goes on does not know makes it now, or has begun it and not made it. A ledger says
+    /// A job that the store that goes on does not know makes it now, or has started it and not made it. A ledger says
     /// nothing of such.
     fn is_half_made(&self, entry: &Entry) -> bool {
         entry.exists() && entry.applied.is_none() && self.knows_of_a_lost_job(entry.resource)
@@ -206,7 +206,7 @@ impl World {
             return None;
         }
         let machine = &self.machines[at];
-        // Of two servers with one identity the other one may have said what it has.
+        // The other one of two servers with one identity may have said what it has.
         if self.was_cloned(at) {
             return None;
         }
@@ -276,7 +276,7 @@ impl World {
         let is_undecided =
             since.is_some_and(|since| held.decided.get(&resource).is_none_or(|decided| *decided < since));
         let is_left = self.reference.is_left(&self.machines[at].name, resource);
-        // Of two servers with one identity the other one may have taken it away.
+        // The other one of two servers with one identity may have taken it away.
         let is_told = self.was_cloned(at);
         // A server that went back has what was taken away there, and has yet to say so.
         let machine = &self.machines[at];
@@ -284,9 +284,9 @@ impl World {
         is_undecided || is_left || is_told || entry.is_some_and(|entry| held.is_half_made(entry))
     }
 
-    /// Excuses entries that a lost job has begun and not made: no agent tells of them, so they stay as they are. The
-    /// same goes for a job that one of two servers with one identity had begun, where the other one has said that it
-    /// never did, and for a job that a server which went back had begun when its disk was copied.
+    /// Excuses entries that a lost job has started and not made: no agent tells of them, so they stay as they are. The
+    /// same goes for a job that one of two servers with one identity had started, where the other one has said that it
+    /// never did, and for a job that a server which went back had started when its disk was copied.
     pub(super) fn leaves_what_is_half_made(&mut self) {
         let shared = self.shared.borrow();
         let servers = &self.history.servers;

@@ -47,7 +47,7 @@ impl World {
         let shared = &mut *self.shared.borrow_mut();
         let flows = &shared.tables.flows;
         for (at, machine) in self.machines.iter().enumerate().filter(|(_, machine)| !machine.scrapped) {
-            // Of two servers with one identity the other one may have said what it has.
+            // The other one of two servers with one identity may have said what it has.
             if self.was_cloned(at) {
                 continue;
             }

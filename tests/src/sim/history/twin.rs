@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The first one goes on as a process: it keeps its epoch, and what it knows of its agents. What operators asked of the
-//! copy counts no more once the first one is back, as after a restore.
+//! copy no longer counts once the first one is back, as after a restore.
 //!
 //! Absent: agents of the one while others are with the other. No agent sees a difference: it is with one at a time.
 
@@ -91,7 +91,7 @@ impl World {
             return;
         }
         self.controller_catches_up();
-        // What a busy database has yet to take is asked for, and would not be answered.
+        // A busy database has yet to take changes, and would not answer questions about them.
         let turns = self.controller.turns.as_ref();
         let has_written = turns.is_some_and(|turns| !turns.is_busy() && turns.read_only().is_none());
         let is_ready = has_written && !self.shared.borrow().blown;

@@ -213,7 +213,7 @@ impl World {
                 unreached == 0 || constraints.partial_failure && unreached < many.len()
             }
         };
-        // Who else has how much, and whether a way by all waypoints passes none twice.
+        // Unknown: the shares of others, and whether a path by all waypoints passes none twice.
         let is_open = constraints.bandwidth.is_some() || !constraints.waypoints.is_empty();
         match reached {
             false => Some(false),

@@ -104,7 +104,7 @@ pub fn state_is_right(intents: &IntentSnapshot, flows: &FlowSnapshot) -> Option<
             Some((record, _)) if record.state == State::Withdrawn => {
                 return Some(format!("intent {} is WITHDRAWN and has {entry:?}", record.key));
             }
-            // What could not be taken away after a move is in the table again.
+            // An entry that could not be removed after a move is in the table again.
             Some((record, _)) if record.state == State::Installed && record.errors == 0 => {
                 let settled = flows.devices.get(device).map(|it| it.settled).unwrap_or_default();
                 let is_wanted = !entry.removing && entry.mark == FlowMark::None;

@@ -204,7 +204,7 @@ impl Maker {
         }
         for (at, name) in names.iter().enumerate() {
             let mut resource = self.resource(stack, mood, &plan, &names[..at], &mut taken);
-            // That the members are ports is not known when the template is read.
+            // Whether the members are ports is unknown when the template is read.
             if resource.what.is_group_of_ports() && plan.resources.contains_key("z") {
                 resource.depends_on.insert("z".to_owned());
             }
@@ -397,10 +397,10 @@ impl Maker {
         for key in ["k", "l", "!r", "n", "t"] {
             if self.dice.below(3) > 0 {
                 let value = match key {
-                    // What others count and decide by.
+                    // A value that others count and decide by.
                     "n" => Value::Text(self.dice.below(4).to_string()),
                     "t" => Value::Text(self.dice.one_in(2).to_string()),
-                    // What makes another thing of it changes less often.
+                    // A change that replaces the resource is rarer.
                     "!r" => Value::Text(format!("r{}", self.dice.below(2))),
                     _ => self.value(plan, earlier),
                 };

@@ -97,7 +97,7 @@ pub struct Inner {
     pub value: Value,
     /// `true` or `false`: whether there is `e` in it.
     pub on: Value,
-    /// A change of this number makes its random text and its dummy anew.
+    /// A change of this number recreates its random text and its dummy.
     pub again: u64,
     /// The number of members of the group in the nested stack, if it has one.
     pub count: Option<Value>,
@@ -117,7 +117,7 @@ impl What {
                 let mut values = vec![&group.count];
                 match &group.member {
                     Member::Dummy { value, .. } => values.push(value),
-                    // What it is given is each member's own.
+                    // Each member has its own values.
                     Member::Nested(inner) => values.extend(inner.values().into_iter().skip(1)),
                     Member::Port { .. } => {}
                 }
@@ -375,7 +375,7 @@ pub fn with_own_types(resources: &mut Map<String, Json>) -> Map<String, Json> {
             *kind = json!(own);
         }
     };
-    // Of a name that a site gives nobody knows in time that it is for one node.
+    // A name that a site gives does not say in time that it is for one node.
     for resource in resources.values_mut().filter(|resource| resource.get("for_each").is_none()) {
         for place in ["/type", "/properties/resource_def/type"] {
             resource.pointer_mut(place).into_iter().for_each(&mut name);

@@ -8,7 +8,7 @@
 //! - `RevisionsTrimmed` and a `Revision` of that stack.
 //! - `Resource`, `Progress` and `ResourceRemoved` of one row; `Edges` and `ResourceRemoved` of one row.
 //! - `Flow` changes of one device: `Settled` and `DeviceRemoved` take entries along. Of one operation, and of what is
-//!   forgotten of one bridge, likewise.
+//!   forgotten of one bridge, in the same way.
 //! - `Rollout` changes of one row.
 //! - A record and its removal: nodes, tokens, contents, intents, bridges.
 //!
@@ -125,7 +125,7 @@ pub fn shuffled(changes: &[Change], dice: &mut Dice) -> Vec<Change> {
     let mut follow: Vec<Vec<usize>> = vec![Vec::new(); changes.len()];
     let mut waits_for = vec![0; changes.len()];
     let mut last: BTreeMap<Place, usize> = BTreeMap::new();
-    // Of rows and edges since the last removal of a stack.
+    // Changes of rows and edges since the last removal of a stack.
     let mut rows: Vec<usize> = Vec::new();
     for (at, change) in changes.iter().enumerate() {
         let (places, is_of_row) = places(change);

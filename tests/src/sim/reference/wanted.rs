@@ -89,7 +89,7 @@ impl Wanted {
                         address.strip_prefix(&format!("10.{third}.0.")).and_then(|last| last.parse().ok());
                     let is_right = last.is_some_and(|last| match fixed {
                         Some((_, wanted)) => last == wanted,
-                        // It keeps one that it has asked for before.
+                        // A port keeps an address that it has asked for before.
                         None => addresses::POOL.contains(&last) || addresses::ASKED_FOR.contains(&last),
                     });
                     if !is_right {
@@ -121,7 +121,7 @@ impl Wanted {
                     let host = &machine.host;
                     host.dummies.contains_key(&physical) || host.is_left(&drift::Thing::Dummy(physical))
                 })
-                // What a server has under the id without a row is another thing.
+                // A thing under the id on a server without the row is another one.
                 .max_by_key(|machine| at.row(name).is_ok_and(|row| row.node.as_ref() == Some(&machine.name)))
                 .map(|machine| machine.name.to_string())
                 .ok_or_else(|| format!("{name} is nowhere"))?,
@@ -160,7 +160,7 @@ impl Wanted {
                     return Err(format!("{name} has told {told:?}, and its script {ran:?}"));
                 }
                 let gist = match ran.filter(|_| is_once) {
-                    // What it was given when it was made.
+                    // The inputs at the time it was made.
                     Some(ran) => gist(&ran.deployment),
                     None => at.gist(script)?,
                 };
@@ -188,7 +188,7 @@ impl Wanted {
         open_things: BTreeSet<String>,
     ) -> Option<String> {
         let name = machine.name.as_str();
-        // What operators read to be FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
+        // A resource shown as FAILED may be anything: a resource of a stack that is COMPLETE is when somebody does not
         // trust it, or when it could not be made again for an agent that had lost everything. So may what is lost: one
         // that cannot be cleaned up holds back those that it needs.
         let here = |row: &&ResourceRecord| row.node.as_ref() == Some(&machine.name);
@@ -199,15 +199,15 @@ impl Wanted {
             .filter(|row| row.progress.status == Some(Status::Failed) || row.is_lost())
             .flat_map(|row| match &row.spec {
                 Some(spec) => spec.unpack().claims(),
-                // What a stray is that could not be removed is known to its agent alone.
+                // Only its agent knows a stray that could not be removed.
                 None => machine.held_by(row.physical),
             })
             .map(|claim| claim.key)
-            // What an operator of a restored site has said is to stay is as it is, and whoever takes it over may restore
+            // A resource that an operator of a restored site keeps is as it is, and its next owner may restore
             // what was there before that one.
             .chain(open_things)
             .collect();
-        // What somebody has changed that a resource stands for is that one's to be seen to.
+        // Changes by others to a thing with a resource are that resource's to correct.
         let stands = |row: &&ResourceRecord| here(row) && row.dropped.is_none();
         let standing: Vec<&ResourceRecord> = tables.rows.values().filter(stands).collect();
         let claimed: BTreeSet<String> = standing
@@ -222,7 +222,7 @@ impl Wanted {
             host.is_left(&drift::Thing::Dummy(*id)) && standing.iter().any(|row| row.physical == *id)
         };
         let by_hand = |link: &String| claimed.contains(link) && host.by_hand.contains_key(link);
-        // What a stack that is not COMPLETE may have made is its own affair.
+        // Things that a stack which is not COMPLETE may have made are not checked.
         let is_open = |thing: &String| {
             failed.contains(thing)
                 || thing.contains("shared") && !open.is_empty()

@@ -242,7 +242,7 @@ impl World {
                 standby.next_look(clock, controller.reserve)
             }
             (Role::Waits(_), Answer::Took(Some(term))) if !self.shared.borrow().lease.is_in(term) => {
-                // It was stopped meanwhile. Its process finds that when it loads the site.
+                // The controller was stopped meanwhile. Its process finds that when it loads the site.
                 self.shared.borrow_mut().counts.add("standby a take is over when its answer comes");
                 return self.lease_is_lost(at);
             }

@@ -199,7 +199,7 @@ impl Shared {
         if !is_same {
             self.violate(format!("the random text of row {} is another now", is.id));
         }
-        // What a row failed of as a port comes back with it when another thing's job in its place is taken back.
+        // A row's failure as a port comes back when another thing's job in its place is withdrawn.
         let is_port = self.tables.rows.get(&is.id).is_some_and(|row| row.kind == Kind::Port);
         if was.is_none_or(|was| was.reason != is.reason)
             && let Some(what) = addresses::counted(is)

@@ -147,7 +147,7 @@ pub fn brief(row: &ResourceRecord) -> String {
 /// Returns the claims that a row owns.
 fn owned(row: &ResourceRecord) -> Vec<(NodeId, Claim)> {
     let (Some(node), Some(spec)) = (&row.node, &row.spec) else { return Vec::new() };
-    // What never left owns nothing after a restart.
+    // A row whose job never left owns nothing after a restart.
     if row.handed_over || row.is_lost() || row.external_id.is_some() || !row.progress.applied {
         return Vec::new();
     }

@@ -186,6 +186,6 @@ fn each_is_planned_or_refused_by_name() {
     assert_eq!(count(&|_, verdict| matches!(verdict, Verdict::Planned(_))), PLANNED, "it may only improve");
     let alone = count(&|entry, verdict| entry.valid && matches!(verdict, Verdict::Invalid(_)));
     assert_eq!(alone, INVALID_HERE_ALONE, "it may only improve");
-    // What os-net-config itself refuses is refused here.
+    // Documents that os-net-config itself refuses are refused.
     assert_eq!(count(&|entry, verdict| !entry.valid && matches!(verdict, Verdict::Planned(_))), 0);
 }

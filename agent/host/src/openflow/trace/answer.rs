@@ -137,7 +137,7 @@ impl Reader<'_> {
             Some((matches, digits)) => (matches, u64::from_str_radix(digits.trim(), 16).unwrap_or(0)),
             None => (rest, 0),
         };
-        // What a rule of ours matches may have been given as a secret.
+        // The match of a rule of ours may have been given as a secret.
         let matches = if FlowId::is_ours(cookie) { String::new() } else { matches.to_owned() };
         self.steps.push(TraceStep::Rule { bridge, table, cookie, matches });
     }

@@ -104,7 +104,7 @@ fn what_others_have_changed_in_between_stays() {
         let (was, is) = manager.changed_by(ran, was, is, "web");
         words(&manager.back(&was, &is, "web"))
     };
-    // Of the server: web 1 with lib 1, and ssl 1. Others bring postgresql, and a security upgrade of ssl.
+    // The server has web 1 with lib 1, and ssl 1. Others bring postgresql, and a security upgrade of ssl.
     let was = listing([("lib", "1"), ("ssl", "1"), ("web", "1")]);
     let order = ran(&[("lib", "2"), ("new", "1"), ("web", "2")]);
     let others = [("postgresql", "15"), ("ssl", "1.1")];
@@ -114,7 +114,7 @@ fn what_others_have_changed_in_between_stays() {
             vec![("lib", "2"), ("new", "1"), ("web", "2")],
             vec!["apt-get install lib=1 new- web=1", "dpkg new"],
         ),
-        // It was ended before it did anything.
+        // The run was ended before it did anything.
         (vec![("lib", "1"), ("web", "1")], vec![]),
         // They have upgraded what it had changed, or removed it.
         (vec![("lib", "2.1"), ("new", "1.1"), ("web", "2")], vec!["apt-get install web=1"]),
@@ -130,7 +130,7 @@ fn what_others_have_changed_in_between_stays() {
     is.0.get_mut("web").unwrap().broken = Some("half-installed".into());
     is.0.get_mut("ssl").unwrap().broken = Some("half-configured".into());
     assert_eq!(back(Manager::Apt, std::slice::from_ref(&order), &was, &is), ["apt-get install web=1"]);
-    // Our mark is taken back, and the version that somebody else gave meanwhile stays.
+    // Our mark is removed, and the version that somebody else gave meanwhile stays.
     let mut was = was;
     was.0.get_mut("web").unwrap().held = true;
     let is = listing([("lib", "1"), ("ssl", "1"), ("web", "1.1")]);
@@ -227,7 +227,7 @@ fn what_stays_of_a_half_upgraded_one_is_installed_again_before_the_older_goes() 
         (exactly("2"), &older, true, erase),
         // dnf has taken the older away with it.
         (Wanted::Any, &[], true, None),
-        // What does not stay is not installed for that.
+        // A version that does not stay is not installed for that.
         (exactly("1"), &older, false, erase),
         (Wanted::Absent, &older, false, erase),
     ] {
@@ -301,7 +301,7 @@ fn a_change_of_the_own_package_knows_its_way_back() {
     let some = |word: &str| Some(word.to_owned());
     assert_eq!(asked(Manager::Apt, &was), (apt::GET.into(), some(apt::GET), some("web=2")));
     assert_eq!(asked(Manager::Dnf, &was).2, some("web-2"));
-    // What is broken comes back whole.
+    // A broken package comes back whole.
     let mut broken = was.clone();
     broken.0.get_mut("web").unwrap().broken = Some("half-configured".into());
     assert_eq!(asked(Manager::Apt, &broken).2, some("web=2"));

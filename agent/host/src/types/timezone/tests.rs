@@ -11,7 +11,7 @@ use super::*;
 const OWNER: ResourceId = ResourceId(Uuid::nil());
 const BERLIN: &str = "Europe/Berlin";
 
-/// A server with two zones and a file that is none.
+/// A server with two zones and another file.
 struct Server {
     dir: TempDir,
     files: Files,
@@ -76,7 +76,7 @@ async fn a_zone_comes_drifts_and_goes() {
 
     fs::remove_file(server.path(LOCALTIME)).unwrap();
     assert_eq!(server.check(BERLIN).await, ["/etc/localtime is not there, and should be Europe/Berlin"]);
-    // What a run that was killed in the middle has left.
+    // Left by a run that was killed in the middle.
     symlink("UTC", server.path(&format!("etc/.localtime.muster-{OWNER}"))).unwrap();
     server.zone().apply(OWNER, BERLIN).await.unwrap();
     assert!(server.check(BERLIN).await.is_empty());

@@ -1,6 +1,6 @@
 //! The outputs that a real Heat gave to an overcloud, compared with ours.
 //!
-//! What may differ: which address a port got (but each of Heat's stands for one of ours), hidden values, which are masked
+//! These may differ: which address a port got (but each of Heat's stands for one of ours), hidden values, which are masked
 //! here, random texts, the order of what yaql makes of a set, which Python leaves open, and what os-collect-config would ask for.
 
 use std::collections::BTreeMap;

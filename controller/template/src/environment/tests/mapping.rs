@@ -29,7 +29,7 @@ fn types_stand_for_types_and_files() {
             "OS::Neutron::FloatingIp",
         ),
         (&["{'OS::*': 'OS::Heat::None'}"], "OS::Nova::Server", "p", "OS::Heat::None"),
-        // What is mapped to by a wildcard is not mapped by it again.
+        // The target of a wildcard is not mapped by that wildcard again.
         (&["{'OS::*': 'OS::Heat::None'}"], "OS::Heat::None", "p", "-"),
         (
             &["{AWS::EC2::Instance: 'file:///path/to/my_instance.yaml'}"],
@@ -85,7 +85,7 @@ fn types_stand_for_types_and_files() {
         ),
         (&["{resources: {s: {'*': {c: {A::B: E::F}}}}}"], "A::B", "s/3/c", "E::F"),
         (&["{resources: {s: {'*': {c: {A::B: E::F}}}}}"], "A::B", "s/3", "-"),
-        // Later over earlier; null takes back.
+        // Later over earlier; null withdraws.
         (&["{A::B: C::D}", "{A::B: E::F}"], "A::B", "r", "E::F"),
         (&["{A::B: C::D}", "{A::B: ~}"], "A::B", "r", "-"),
         (&["{A::B: C::D, 'A::*': E::F}", "{'A::*': ~}"], "A::B", "r", "-"),

@@ -113,7 +113,7 @@ fn values_are_merged_as_in_heat() {
             "text",
             json!("b"),
         ),
-        // What the first says holds for those after it.
+        // A strategy of the first file holds for those after it.
         (with("list: merge", "list: [1]"), "parameters: {list: [2]}".into(), "list", json!(["1", "2"])),
         (
             with("default: merge", "list: [1]"),
@@ -128,7 +128,7 @@ fn values_are_merged_as_in_heat() {
             "number",
             json!(0),
         ),
-        // What is among the parameters is not merged with defaults.
+        // Values among the parameters are not merged with defaults.
         (
             "parameter_defaults: {list: [3, 4]}".into(),
             "parameters: {list: [1]}\nparameter_merge_strategies: {default: merge}".to_owned(),

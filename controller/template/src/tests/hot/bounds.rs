@@ -42,7 +42,7 @@ fn repeat_is_bounded() {
         })
     };
     refused(with(json!(vec!["x"; 100]), &nested(5)), "renders to more than 64 MiB");
-    // What is put in is large, and is put in again.
+    // The inserted text is large, and is inserted twice.
     let long = "a".repeat(100_000);
     refused(
         with(

@@ -109,7 +109,7 @@ fn if_chooses() {
         ("{if: [true, a, b]}", json!("a")),
         ("{if: [{equals: [{get_param: which}, long]}, a, b]}", json!("b")),
         ("{if: [{get_param: 'on'}, {if: [{get_param: 'off'}, 1, 2]}, 3]}", json!(2)),
-        // What is not chosen is not looked at.
+        // The branch that is not chosen is not looked at.
         ("{if: [{get_param: 'on'}, a, {get_param: [site, absent]}]}", json!("a")),
         ("{if: [true, null, b]}", json!(null)),
     ]);

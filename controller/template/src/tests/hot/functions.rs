@@ -377,7 +377,7 @@ fn digest_of_texts() {
 #[test]
 fn get_attr_follows_paths() {
     let rest = "resources: {a: {type: Muster::Dummy}}";
-    // What is known of resources comes in the fixtures; here what is said of the form.
+    // Fixtures test references to resources; this is about the form.
     for (text, wanted) in [
         (
             "{get_attr: [a]}",
@@ -443,7 +443,7 @@ fn data_with_keys_like_functions_is_data() {
     ]);
 }
 
-/// As in Heat, what looks like a function and is none is data; Heat says nothing.
+/// As in Heat, a map that only looks like a function is data; Heat says nothing.
 #[test]
 fn data_that_looks_like_a_function_is_warned_of() {
     let warned = |value: &str| -> Vec<String> {

@@ -23,7 +23,7 @@ fn a_function_of_parameters_decides_what_stays() {
             (0..tree.len()).filter(|index| tree.retains(*index)).map(|index| tree.name(index)).collect();
         assert_eq!(stays, stay, "{policy}");
     }
-    // It is part of what a resource is: an update that changes it visits the resource.
+    // The policy is part of a resource: an update that changes it visits the resource.
     let of = |policy: &str| {
         let tree = given(root, &[("n.yaml", inner)], "", json!({"policy": policy})).unwrap();
         tree.definition(tree.index_of("own").unwrap())

@@ -57,7 +57,7 @@ impl Maker {
                 let third = if is_own { third_of(stack) } else { third_of(0) };
                 let fixed = match (mood, self.dice.below(4)) {
                     (Mood::Any, 0) => Some(FIXED_ANY + u8::try_from(self.dice.below(2)).unwrap_or_default()),
-                    // Nobody else asks for it.
+                    // No other port asks for it.
                     (Mood::Sound, 0) => {
                         u8::try_from(at % 8 + 8 * (stack % 8)).ok().map(|own| FIXED_OWN + own)
                     }

@@ -27,7 +27,7 @@ fn help_is_as_recorded() {
 }
 
 #[test]
-fn one_line_says_what_to_do_and_the_exit_code_what_kind_of_error() {
+fn errors_give_one_line_of_advice_and_an_exit_code_by_kind() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("bad.toml"), "[agent]\nstate_dri = 1\n").unwrap();
     std::fs::write(dir.path().join("bad.yaml"), "network_config:\n- {type: warp_drive, name: eth0}\n")

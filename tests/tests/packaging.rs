@@ -24,7 +24,7 @@ fn uncommented(file: &str) -> String {
 }
 
 #[test]
-fn the_controllers_default_file_has_every_setting_with_its_default() {
+fn the_packaged_controller_toml_lists_every_default() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(&file, uncommented("controller.toml")).unwrap();
     let none = std::iter::empty();

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_held_starts_over_and_one_that_did_not_does_not() {
+    fn the_backoff_resets_only_after_a_connection_that_held() {
         let mut backoff = Backoff::new(7);
         for _ in 0..10 {
             backoff.next(Duration::ZERO);

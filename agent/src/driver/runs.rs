@@ -49,7 +49,7 @@ mod tests {
     /// A job that ends in the moment in which its time is over: it has ended, so it cannot be aborted
     /// any more.
     #[tokio::test]
-    async fn the_answer_of_a_cancelled_task_is_not_taken_for_that_of_the_next_one() {
+    async fn a_cancelled_tasks_answer_does_not_count_for_the_next_task() {
         let key = ReportKey {
             resource: ResourceId(uuid::Uuid::from_u128(1)),
             generation: Generation { epoch: Epoch(1), number: 1 },

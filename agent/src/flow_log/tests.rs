@@ -154,7 +154,7 @@ fn malformed_operations_are_refused_and_nothing_is_written() {
 
 /// The log is rewritten on a disk that has room for all of it but its last record.
 #[test]
-fn on_a_full_disk_it_is_the_log_before_and_the_entries_lie_where_they_lay() {
+fn a_full_disk_leaves_the_flow_log_and_its_entries_intact() {
     const PAGE: usize = 4096;
     let dir = tempfile::tempdir().unwrap();
     // A file system of this thread's own.

@@ -184,7 +184,7 @@ fn what_is_cancelled_is_that_and_no_question() {
 
 /// The switch took the change and the connection broke before it could say so.
 #[test]
-fn a_change_that_was_not_answered_is_not_refused_for_what_it_put() {
+fn a_retried_change_is_not_refused_for_its_own_entries() {
     with_flows(async |mut flows, listener| {
         let ops = append(&mut flows);
         let there = [&[0, 8][..], &[0, 0], &[0, 0, 0, 5]].concat();

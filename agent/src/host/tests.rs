@@ -114,7 +114,7 @@ async fn a_check_compares_with_what_is_kept() {
 }
 
 #[tokio::test]
-async fn what_an_agent_without_a_ledger_finds_as_it_is_wanted_is_of_its_own_making() {
+async fn an_agent_without_a_ledger_takes_a_matching_file_for_its_own() {
     let dir = tempfile::tempdir().unwrap();
     let host = host(dir.path());
     let path = dir.path().join("motd");

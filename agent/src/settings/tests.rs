@@ -29,7 +29,7 @@ fn the_environment_counts_more_than_the_file() {
 }
 
 #[test]
-fn addresses_of_controllers_are_a_list_or_have_commas_in_between() {
+fn controller_addresses_are_a_list_or_comma_separated() {
     let file = "[agent]\ncontrollers = ['c1.example.org:8883', '[fd00::2]:8883']\n";
     let shown = |settings: Settings| -> Vec<String> {
         settings.agent.controllers.iter().map(ToString::to_string).collect()

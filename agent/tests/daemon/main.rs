@@ -57,7 +57,7 @@ fn systemd_hears_that_it_is_ready_and_sigterm_ends_it_cleanly() {
 }
 
 #[test]
-fn a_certificate_that_has_run_out_is_renewed_and_the_new_one_used() {
+fn an_agent_renews_an_expired_certificate_and_uses_it() {
     let dir = tempfile::tempdir().unwrap();
     let _socket = UnixDatagram::bind(dir.path().join("notify")).unwrap();
     let controller = Controller::start(|grants| if grants == 0 { now() } else { now() + 3600 });

@@ -20,7 +20,7 @@ fn go(folder: &Folder) {
 }
 
 #[tokio::test]
-async fn an_agent_that_comes_again_finds_the_run_and_waits_for_its_end() {
+async fn a_restarted_agent_finds_its_run_and_waits_for_the_end() {
     let folder = Folder::new();
     let task = waits_for_go(&folder);
     dropped_after(folder.runner.run(&id(1), &task), folder.until_lines(1)).await;

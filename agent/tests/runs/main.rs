@@ -35,7 +35,8 @@ async fn a_script_gets_its_inputs_and_what_it_tells_comes_back() {
 }
 
 #[tokio::test]
-async fn what_has_no_first_line_is_the_shells_and_arguments_are_taken_as_they_are() {
+async fn the_shell_runs_a_plain_script_and_arguments_stay_literal() {
+    // A script without a `#!` line runs in the shell.
     let folder = Folder::new();
     let ended = folder.runner.run(&id(1), &script("echo $0-$((1 + 1))")).await.unwrap();
     assert!(ended.stdout.ends_with("script-2\n"), "{ended:?}");
@@ -62,7 +63,7 @@ async fn a_name_that_no_variable_can_have_is_refused() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_long_output_is_kept_and_an_output_that_is_too_long_is_said() {
+async fn long_output_keeps_its_end_and_too_large_outputs_are_reported() {
     let folder = Folder::new();
     let mut task = script(
         "head -c 10000000 /dev/zero | tr '\\0' a; echo end
@@ -128,7 +129,7 @@ async fn a_run_is_stopped_and_says_so() {
 }
 
 #[tokio::test]
-async fn nothing_secret_is_where_others_can_read_it_and_nothing_is_left_of_it() {
+async fn a_run_hides_secrets_from_other_users_and_leaves_none_behind() {
     let folder = Folder::new();
     let mut task = folder.script(&format!(
         "stat -c %a $0 . .. >{0}; tr '\\0' ' ' </proc/$PPID/cmdline >>{0}; tr '\\0' ' ' </proc/$PPID/environ >>{0}",

@@ -299,7 +299,7 @@ fn a_job_is_taken_back_while_no_agent_has_its_write() {
 }
 
 #[test]
-fn a_batch_is_said_again_on_another_connection_and_when_nothing_is_heard_of_it() {
+fn a_batch_is_resent_on_a_new_connection_or_without_an_answer() {
     let mut bed = Bed::new();
     bed.greets();
     bed.applies(1).unwrap();
@@ -472,7 +472,7 @@ impl CutOffByOne {
 }
 
 #[test]
-fn what_cuts_its_server_off_when_it_is_corrected_is_tried_ever_less_often() {
+fn a_correction_that_cuts_its_server_off_is_retried_ever_later() {
     let mut bed = Bed::new();
     bed.greets();
     for priority in [1, 2] {

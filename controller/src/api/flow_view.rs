@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_rule_with_something_hidden_nothing_is_shown_but_that_it_is_there() {
+    fn a_rule_with_hidden_parts_shows_only_that_it_exists() {
         let rule = json!({"table": 3, "priority": 4711, "selector": {"eth_type": 2048, "ipv4_dst": "10.1.2.0/24"},
             "treatment": [{"output": "port-s3cret"}], "idle_timeout": 4712});
         let entry = Entry::from_json(&rule).unwrap();

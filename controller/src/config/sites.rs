@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn each_site_has_a_directory_a_key_a_schema_and_an_address_of_its_own() {
+    fn each_site_has_its_own_directory_key_schema_and_address() {
         let settings =
             read(&format!("[controller]\ndata_dir = \"/srv\"\n[store]\nkey_file = \"/k\"\n{TWO}")).unwrap();
         let sites = settings.of_sites();

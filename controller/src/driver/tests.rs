@@ -184,7 +184,8 @@ fn what_environments_say_of_resources_is_known_after_a_restart() {
 }
 
 #[test]
-fn a_removed_node_is_sent_away_once_that_is_durable_and_what_it_had_is_known_after_a_restart() {
+fn a_node_removal_is_durable_before_the_node_is_disconnected() {
+    // What was left on the node is known after a restart.
     let mut bench = Bench::new();
     bench.turn(create(1)).unwrap();
     let key = bench.job().key();
@@ -247,7 +248,7 @@ resources:
 }
 
 #[test]
-fn a_wait_goes_on_by_the_clock_over_a_restart_and_its_signals_are_sealed() {
+fn a_wait_condition_spans_restarts_and_its_signals_are_sealed() {
     let mut bench = Bench::new();
     let template = "heat_template_version: 2018-08-31
 resources:

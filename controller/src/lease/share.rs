@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_controller_that_begins_asks_for_its_share_of_whoever_has_most() {
+    fn a_new_controller_asks_the_largest_holder_for_its_share() {
         for (holders, controllers, me, wanted) in [
             ("c1", "c1", "c1", None),
             ("c1", "c1 c2", "c2", None),

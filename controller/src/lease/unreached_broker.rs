@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn a_standby_is_to_have_the_site_ten_seconds_after_the_broker_was_lost() {
+    fn a_standby_gets_the_site_ten_seconds_after_a_broker_loss() {
         let mut broker = UnreachedBroker::default();
         assert_eq!([1, 4, 12].map(|now| broker.reaches_none(at(now))), [at(11); 3]);
         broker.reaches_one();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_controller_reaches_a_broker_the_site_goes_round_more_and_more_slowly() {
+    fn a_site_without_any_broker_changes_hands_ever_more_slowly() {
         let mut broker = UnreachedBroker::default();
         let mut now = at(0);
         let waits: Vec<u64> = (0..9)

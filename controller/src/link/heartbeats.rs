@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_connection_says_goes_behind_its_heartbeat_and_only_behind_its_own() {
+    fn messages_follow_the_heartbeat_of_their_own_connection_only() {
         let heartbeats = Heartbeats::default();
         assert_eq!(heartbeats.hold(&node(), 1, vec![heartbeat(1)]), None);
         assert_eq!(heartbeats.hold(&node(), 1, vec![heartbeat(2)]), None);

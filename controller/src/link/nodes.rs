@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_waits_for_a_controller_that_takes_the_lease_and_loads_the_site() {
+    async fn a_client_waits_while_a_controller_takes_over_the_site() {
         let (nodes, _dir) = standby();
         let tenure = &nodes.common.tenure;
         tenure.set_vacant(true);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_standby_looks_at_the_lease_before_it_sends_a_client_elsewhere() {
+    async fn a_standby_checks_the_lease_before_it_redirects_a_client() {
         let (nodes, _dir) = standby();
         nodes.common.tenure.keep();
         let began = Instant::now();

@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_loaded_and_what_was_asked_for_is_not_for_eyes() {
+    fn stored_intents_load_as_written_and_are_not_readable() {
         each(|place| {
             let mut store = place.open();
             let device = || at("a/br0", "h").device;

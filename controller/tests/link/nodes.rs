@@ -235,7 +235,7 @@ async fn the_servers_own_certificate_is_no_clients() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_unknown_or_revoked_node_is_refused_and_a_revoked_one_is_cut_off() {
+async fn an_unknown_node_is_refused_and_a_revoked_one_disconnected() {
     let mut world = World::start().await;
     let node = world.node("web-1");
     let mut client = Client::subscribed(&world, &node).await;
@@ -253,7 +253,7 @@ async fn an_unknown_or_revoked_node_is_refused_and_a_revoked_one_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_controller_without_the_sites_lease_sends_nothing_and_admits_nobody() {
+async fn a_controller_without_the_lease_sends_and_admits_nothing() {
     let mut world = World::start().await;
     let node = world.node("web-1");
     let mut client = Client::subscribed(&world, &node).await;
@@ -338,7 +338,7 @@ async fn what_is_sent_before_the_subscription_waits_for_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn publishes_on_their_way_are_at_most_the_clients_receive_maximum() {
+async fn publishes_in_flight_stay_within_the_clients_receive_maximum() {
     let mut world = World::start().await;
     let node = world.node("web-1");
     let mut raw = Raw::new(&world, world.tls(node.identity()), localhost(1)).await;

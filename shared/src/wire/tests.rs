@@ -254,7 +254,7 @@ fn reading(reads: u32) -> Up {
 
 /// The `reads` number is no new message: an earlier controller takes it for a part of the version.
 #[test]
-fn a_greeting_of_an_agent_that_reads_more_is_one_that_older_controllers_read() {
+fn older_controllers_read_a_greeting_that_has_a_reads_number() {
     let of = |up: &Up| match v1::Up::from(up) {
         v1::Up::Greeting { agent_version, .. } => agent_version,
         _ => unreachable!(),

@@ -49,6 +49,14 @@ fn the_tests_that_the_comparison_with_onos_names_are_there() {
     check("docs/conformance/onos.md", "## Flow rules", 30);
 }
 
+/// A test's name has a subject and what it does; the rest is for a comment.
+#[test]
+fn names_of_tests_are_short() {
+    const NAME_MAX: usize = 60;
+    let long: Vec<String> = conformance::tests().into_keys().filter(|name| name.len() > NAME_MAX).collect();
+    assert!(long.is_empty(), "longer than {NAME_MAX} characters: {long:#?}");
+}
+
 /// An issue has a number of its own, a severity, its cause and a way around.
 #[test]
 fn known_issues_are_whole() {

@@ -18,7 +18,7 @@ fn two_files(site: &Site, here: &Agent, name: &str, path: &str) -> String {
 }
 
 #[test]
-fn a_node_that_is_away_keeps_only_its_branch_waiting_and_comes_back() {
+fn a_node_that_is_away_holds_up_only_its_own_branch() {
     let site = Site::start();
     let (web1, mut web2) = (site.join("web-1"), site.join("web-2"));
     let template = two_files(&site, &web1, "web-2", web2.file("far").to_str().unwrap());
@@ -47,7 +47,7 @@ fn a_node_that_is_away_keeps_only_its_branch_waiting_and_comes_back() {
 }
 
 #[test]
-fn a_stack_that_timed_out_for_want_of_a_node_resumes_when_it_joins() {
+fn a_stack_timed_out_for_a_missing_node_resumes_when_it_joins() {
     let site = Site::start();
     let web1 = site.join("web-1");
     let far = site.path().join("late.root/far");
@@ -73,7 +73,7 @@ fn a_stack_that_timed_out_for_want_of_a_node_resumes_when_it_joins() {
 }
 
 #[test]
-fn a_server_that_was_installed_anew_takes_its_name_from_the_old_one() {
+fn a_reinstalled_server_takes_its_name_from_the_old_one() {
     let site = Site::start();
     // It goes on running, with keys that count no more.
     let web1 = site.join("web-1");

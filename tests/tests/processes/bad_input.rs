@@ -113,7 +113,7 @@ fn a_bad_update_leaves_the_stack_as_it_was() {
 }
 
 #[test]
-fn a_file_in_a_directory_that_is_missing_is_failed_with_that_reason() {
+fn a_file_in_a_missing_directory_fails_with_that_reason() {
     let site = Site::start();
     let web1 = site.join("web-1");
     let path = web1.file("missing/file");
@@ -131,7 +131,7 @@ fn a_file_in_a_directory_that_is_missing_is_failed_with_that_reason() {
 }
 
 #[test]
-fn a_stack_that_is_being_deleted_is_not_updated_and_a_wait_ends_in_time() {
+fn a_stack_in_deletion_refuses_updates_and_a_wait_times_out() {
     let site = Site::start();
     let mut web1 = site.join("web-1");
     let slow = site.file(&template("  x: {type: Muster::Dummy, properties: {node: web-1, seconds: 3}}\n"));

@@ -242,7 +242,7 @@ fn by_a_rule_that_sends_replies_elsewhere() {
 
 /// The switch that holds the interface dies while the change waits to be confirmed.
 #[test]
-fn what_cannot_be_put_back_falls_back_to_what_the_document_has_for_that() {
+fn a_change_that_cannot_be_restored_uses_the_fallback_config() {
     let CutServer { one, switch, .. } = CutServer::beside();
     let web1 = one.join_with(&switch);
     let OneServer { site, server } = one;

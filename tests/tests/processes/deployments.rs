@@ -116,7 +116,7 @@ fn kill(pids: &[u32]) {
 }
 
 #[test]
-fn a_script_runs_once_for_each_change_and_what_it_tells_comes_back() {
+fn a_script_runs_once_per_change_and_its_output_comes_back() {
     let scripted = ScriptedNode::new();
     let template =
         scripted.template("printf %s \"$colour!\" >$heat_outputs_path.result; echo said; echo oops >&2", "");
@@ -137,7 +137,7 @@ fn a_script_runs_once_for_each_change_and_what_it_tells_comes_back() {
 }
 
 #[test]
-fn a_script_that_fails_has_run_once_and_its_errors_are_told_and_not_logged() {
+fn a_failed_script_runs_once_and_its_errors_are_told_not_logged() {
     let scripted = ScriptedNode::new();
     let template = scripted.template("echo \"the colour is $colour\" >&2; echo no room >&2; exit 3", "");
     scripted
@@ -171,7 +171,7 @@ fn a_run_that_takes_too_long_is_ended_with_all_that_it_started() {
 }
 
 #[test]
-fn a_script_that_a_power_cut_ends_in_the_middle_runs_again_or_fails_as_it_says() {
+fn a_script_cut_by_a_power_failure_reruns_or_fails_by_policy() {
     for (policy, lines, status) in [("rerun", 2, "COMPLETE"), ("fail", 1, "FAILED")] {
         let mut scripted = ScriptedNode::new();
         let template = scripted.template(&scripted.hangs(), &format!("on_interrupt: {policy}"));
@@ -190,7 +190,7 @@ fn a_script_that_a_power_cut_ends_in_the_middle_runs_again_or_fails_as_it_says()
 }
 
 #[test]
-fn an_agent_that_is_killed_before_it_can_report_finds_what_its_script_came_to() {
+fn an_agent_killed_before_its_report_finds_the_scripts_result() {
     let mut scripted = ScriptedNode::new();
     let template = scripted.template(
         &format!("{}\necho whole >$heat_outputs_path.result", scripted.hangs()),
@@ -210,7 +210,7 @@ fn an_agent_that_is_killed_before_it_can_report_finds_what_its_script_came_to() 
 }
 
 #[test]
-fn an_agent_that_is_started_again_waits_for_the_script_that_runs() {
+fn a_restarted_agent_waits_for_the_script_that_runs() {
     let mut scripted = ScriptedNode::new();
     let template = scripted.template(&scripted.hangs(), "on_interrupt: fail");
     scripted.site.ok(&["stack", "create", "s", "-t", &template]);

@@ -16,7 +16,7 @@ const WATCHDOG: &str = "2000000";
 const SIGNS_MAX: usize = 32;
 
 #[test]
-fn a_panic_of_the_driver_ends_the_controller_and_the_next_one_goes_on() {
+fn a_driver_panic_ends_the_controller_and_the_next_continues() {
     let mut site = Site::start();
     let _web1 = site.join("web-1");
     site.controller.signal("USR1");

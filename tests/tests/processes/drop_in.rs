@@ -71,7 +71,7 @@ const CUTS_OFF: &str = "network_config:\n- {type: interface, name: up0, use_dhcp
                         addresses: [{ip_netmask: 198.51.100.2/24}], routes: [{default: true, next_hop: 198.51.100.1}]}\n";
 
 #[test]
-fn an_agent_that_runs_here_keeps_what_its_controller_is_reached_by() {
+fn a_running_agent_keeps_a_config_that_reaches_its_controller() {
     let (one, _cable) = with_eth1();
     let mut web1 = one.join();
     let tool = Tool::new(&one.server, &web1.state);
@@ -108,7 +108,7 @@ fn an_agent_that_runs_here_keeps_what_its_controller_is_reached_by() {
 }
 
 #[test]
-fn what_cuts_the_server_off_fails_with_its_reason_and_changes_nothing() {
+fn a_config_that_cuts_off_the_server_fails_and_changes_nothing() {
     let (one, _cable) = with_eth1();
     let mut web1 = one.join();
     let before = state(&one.server);
@@ -164,7 +164,8 @@ fn what_the_controller_owns_is_refused_by_its_resource() {
 }
 
 #[test]
-fn without_an_agent_it_is_applied_at_once_or_kept_by_what_is_named() {
+fn a_config_without_an_agent_applies_at_once_or_if_confirmed() {
+    // `--confirm` names what must answer.
     let (server, gateway) = (Namespace::new(), Namespace::new());
     server.link("eth0", &gateway, "eth0");
     gateway.ip("address add 192.0.2.254/24 dev eth0");
@@ -272,7 +273,7 @@ fn with_networkd(server: &Namespace, root: &Path) {
 }
 
 #[test]
-fn a_neighbour_is_told_before_the_first_change_and_again_when_the_link_is_given_back() {
+fn a_network_manager_is_told_before_a_change_and_on_restore() {
     let (server, other) = (Namespace::new(), Namespace::new());
     server.link("eth1", &other, "eth1");
     server.link("eth2", &other, "eth2");

@@ -53,7 +53,7 @@ fn rules_are_applied_repaired_and_taken_away() {
 
 /// A rule of the highest priority that drops everything that comes in.
 #[test]
-fn a_rule_that_cuts_the_node_off_is_taken_back_and_the_node_is_online() {
+fn an_nftables_rule_that_cuts_off_its_node_is_undone() {
     let one = OneServer::new();
     let _web1 = one.join();
     let OneServer { site, server } = &one;

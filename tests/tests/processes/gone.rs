@@ -23,7 +23,8 @@ fn again(site: &Site, node: &Agent, token: &str) -> Agent {
 }
 
 #[test]
-fn a_delete_ends_when_its_dead_node_is_removed_and_the_node_is_cleaned_up_first_when_it_returns() {
+fn a_delete_ends_when_its_dead_node_is_removed() {
+    // When the node returns, it is cleaned up before anything else.
     let mut site = Site::start();
     let mut web1 = site.join("web-1");
     fs::write(web1.file("far"), "from before").unwrap();

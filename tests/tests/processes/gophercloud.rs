@@ -134,7 +134,8 @@ fn is_time(text: Option<&String>) -> bool {
 }
 
 #[test]
-fn a_stack_is_made_changed_and_destroyed_as_by_terraforms_provider() {
+fn gophercloud_creates_updates_and_deletes_a_stack() {
+    // The requests are those of Terraform's provider.
     let (site, port): (Site, u16) = site("");
     let token = token(&site, "builder", "operator");
     let library = Library { endpoint: format!("http://127.0.0.1:{port}/v1/any"), token };

@@ -179,7 +179,7 @@ impl Ring {
 }
 
 #[test]
-fn packets_go_on_when_a_cable_is_cut_and_nothing_is_left_in_the_end() {
+fn packets_survive_a_cut_cable_and_an_intent_leaves_nothing() {
     let ring = Ring::start();
     ring.submit();
     assert_eq!(ring.path("ip-1-4"), "1 4");

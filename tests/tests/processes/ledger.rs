@@ -34,7 +34,7 @@ fn what_a_lost_ledger_knew_is_made_again() {
 }
 
 #[test]
-fn a_file_that_a_lost_ledger_knew_as_our_own_goes_with_its_stack() {
+fn an_own_file_of_a_lost_ledger_goes_with_its_stack() {
     let site = Site::start();
     let mut web1 = site.join("web-1");
     fs::write(web1.file("foreign"), "theirs").unwrap();

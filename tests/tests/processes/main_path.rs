@@ -108,7 +108,7 @@ fn from_token_to_delete() {
 }
 
 #[test]
-fn a_failure_leaves_what_does_not_need_it_and_a_corrected_template_heals_it() {
+fn a_failure_spares_other_branches_and_a_fixed_template_heals() {
     let site = Site::start();
     let web1 = site.join("web-1");
     let template = |fail: bool| {

@@ -106,7 +106,7 @@ fn what_is_retained_or_external_outlives_the_stack() {
 }
 
 #[test]
-fn a_slow_create_is_cancelled_and_the_next_update_goes_on_from_there() {
+fn a_cancelled_slow_create_is_continued_by_the_next_update() {
     let mut site = Site::start();
     let web1 = site.join("web-1");
     let slow = |seconds: u32| {

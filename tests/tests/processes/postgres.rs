@@ -145,7 +145,7 @@ fn a_database_made_as_the_page_says_carries_a_site() {
 
 /// As in a managed service, where nobody is superuser.
 #[test]
-fn the_pages_role_may_take_over_from_a_hung_controller_and_change_the_key() {
+fn the_documented_role_replaces_a_hung_controller_and_rekeys() {
     let folder = tempfile::TempDir::new().unwrap();
     let (server, settings) = as_the_page_says(folder.path());
     assert_eq!(server.psql("owner", "SELECT rolsuper FROM pg_roles WHERE rolname = 'owner'"), "f");

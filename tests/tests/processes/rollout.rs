@@ -77,7 +77,7 @@ impl Fleet {
 }
 
 #[test]
-fn a_change_that_hurts_stops_at_its_canary_and_its_successor_reaches_all() {
+fn a_bad_change_stops_at_its_canary_and_the_next_reaches_all() {
     let mut fleet = Fleet::start(agents());
     let count = fleet.agents.len();
     let first = fleet.template("one", "root", 0);

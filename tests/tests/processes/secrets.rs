@@ -432,7 +432,7 @@ fn controller(site: &Site, verb: &[&str]) -> Running {
 }
 
 #[test]
-fn without_the_key_there_is_no_controller_and_with_a_new_one_everything_is_there() {
+fn the_controller_needs_its_key_and_a_new_key_keeps_all_data() {
     let mut site = Site::start();
     let web1 = site.join("web-1");
     let (source, values) = (template(&site, &web1), environment(&site, 1));

@@ -71,7 +71,7 @@ fn sites_of_one_database_know_nothing_of_each_other() {
 }
 
 #[test]
-fn a_controller_that_comes_gets_its_share_and_one_that_dies_leaves_its_own() {
+fn controllers_share_sites_as_they_join_and_die() {
     let server = Postgres::start();
     server.create("fleet");
     let url = server.url("fleet");

@@ -109,7 +109,7 @@ fn a_standby_takes_over_from_a_controller_that_was_killed() {
 }
 
 #[test]
-fn a_controller_that_hung_finds_another_one_in_its_place_and_ends() {
+fn a_controller_that_hung_finds_its_successor_and_ends() {
     let mut bed = Bed::start(2);
     bed.controllers.all[0].controller.signal("STOP");
     bed.controllers.all[1].until_role("active");
@@ -262,7 +262,7 @@ fn a_controller_without_the_lease_leaves_the_broker() {
 
 /// The first controller and the agent reach the broker; the second one, which is active, does so no more.
 #[test]
-fn a_controller_that_loses_its_broker_gives_the_site_to_a_standby() {
+fn a_controller_that_loses_its_broker_hands_over_to_a_standby() {
     let server = Postgres::start();
     server.create("site");
     let (way, url) = (PortWay::start(), server.url("site"));

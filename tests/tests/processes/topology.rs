@@ -35,7 +35,7 @@ fn until_linked(site: &Site) {
 }
 
 #[test]
-fn the_controller_knows_the_cable_its_cut_and_an_agent_that_is_started_anew_as_who_it_was() {
+fn the_controller_knows_a_cable_its_cut_and_a_restarted_agent() {
     let site = Site::in_namespace();
     let (one, two) = [2, 3].map(|number| site.hub().server(number)).into();
     one.link("c1", &two, "c2");

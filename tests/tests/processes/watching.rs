@@ -82,7 +82,7 @@ fn what_others_change_is_seen_shown_and_put_right_by_an_update() {
 }
 
 #[test]
-fn a_server_tells_what_it_is_and_when_its_link_loses_its_carrier() {
+fn a_server_reports_its_facts_and_a_lost_carrier() {
     let one = OneServer::new();
     let OneServer { site, server } = &one;
     let (peer, switch) = (Namespace::new(), Switch::start(server));
@@ -152,7 +152,7 @@ fn files(site: &Site, agent: &Agent, rows: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn files_that_others_change_are_put_right_or_not_as_their_policy_says() {
+fn foreign_file_changes_are_corrected_as_the_policy_says() {
     let site = Site::start();
     let mut web1 = site.join("web-1");
     let rows = [("own", ""), ("shown", "report"), ("free", "ignore")];

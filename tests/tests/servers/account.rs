@@ -20,7 +20,7 @@ fn field(server: &Installed, file: &str, name: &str, number: u8) -> String {
 }
 
 #[test]
-fn accounts_come_change_are_compared_and_go_and_no_hash_is_anywhere_to_be_read() {
+fn accounts_come_change_and_go_and_no_hash_is_readable() {
     let server = Installed::start("users");
     let before = accounts(&server);
     server.works("ops", GROUP, "name: ops, gid: 4711");

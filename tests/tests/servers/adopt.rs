@@ -24,7 +24,7 @@ fn template(resources: &str) -> String {
 }
 
 #[test]
-fn a_server_is_described_taken_over_and_let_go_and_nothing_changes() {
+fn adopting_and_releasing_a_server_changes_nothing() {
     let server = Installed::start("adopt");
     server.sh(CONFIGURED);
     let before = server.sh(STATE);

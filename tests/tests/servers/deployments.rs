@@ -26,7 +26,7 @@ resources:
 ";
 
 #[test]
-fn a_run_outlives_the_agent_and_is_found_or_known_to_be_interrupted() {
+fn a_run_outlives_its_agent_and_is_found_or_known_interrupted() {
     let server = Installed::start("deploy");
     server.sh(&format!("cat >/root/run.yaml <<'END'\n{TEMPLATE}END\n"));
 

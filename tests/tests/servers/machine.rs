@@ -34,7 +34,7 @@ const WITHOUT: &str =
     "ip address show dev eth0 | grep -q 10.0.2.15/24 && ! ip link show dev br-ex 2>/dev/null";
 
 #[test]
-fn after_a_reboot_and_a_power_cut_what_was_kept_is_there_and_what_was_not_confirmed_is_not() {
+fn reboots_and_power_cuts_keep_only_confirmed_changes() {
     let Some(vm) = Vm::start("vm-1", 1) else { return };
     let site = Site::for_virtual_machines();
     let packages = Packages::make("deb", "0.1.0");

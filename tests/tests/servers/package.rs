@@ -64,7 +64,7 @@ fn packages(server: &SystemdServer) -> String {
 const LIB: &str = "lib 1 install installed";
 
 #[test]
-fn a_package_comes_in_a_version_is_held_is_put_back_when_it_fails_and_goes() {
+fn a_package_is_versioned_held_restored_on_failure_and_removed() {
     let server = Installed::start("debs");
     server.sh(REPOSITORY);
     let with = |web: &str| format!("{LIB}, web {web} installed");
@@ -128,7 +128,7 @@ fn a_package_comes_in_a_version_is_held_is_put_back_when_it_fails_and_goes() {
 }
 
 #[test]
-fn locks_are_waited_for_and_a_full_disk_and_kills_leave_nothing_half_done() {
+fn package_jobs_await_locks_and_survive_full_disks_and_kills() {
     let server = Installed::start("debs");
     server.sh(REPOSITORY);
     // Somebody else installs: who that is is said when the time is over, and waited for when it is not.

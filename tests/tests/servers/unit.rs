@@ -126,7 +126,7 @@ fn a_unit_of_our_own_comes_runs_changes_and_goes() {
 }
 
 #[test]
-fn of_a_unit_that_somebody_else_brought_what_was_there_comes_back() {
+fn a_foreign_unit_is_restored_as_it_was_before_muster() {
     let host = UnitServer::start();
     host.server.sh(&format!(
         "printf '{THEIRS}' >/lib/systemd/system/theirs.service
@@ -159,7 +159,7 @@ fn of_a_unit_that_somebody_else_brought_what_was_there_comes_back() {
 }
 
 #[test]
-fn what_does_not_stay_up_is_said_with_its_log_and_what_ran_before_runs() {
+fn a_failing_unit_is_reported_with_its_log_and_the_old_one_runs() {
     let host = UnitServer::start();
     let empty = host.listing();
     let looping =

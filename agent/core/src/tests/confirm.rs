@@ -151,7 +151,7 @@ fn what_was_seen_is_said() {
 }
 
 #[test]
-fn answers_that_are_late_wrong_or_for_another_job_decide_nothing() {
+fn late_wrong_or_misaddressed_answers_decide_nothing() {
     let mut bed = confirming();
     bed.reconnect();
     for (key, bytes) in
@@ -284,7 +284,7 @@ fn what_cannot_be_put_back_is_said_and_tried_for_ever() {
 }
 
 #[test]
-fn a_newer_job_has_its_turn_and_is_undone_to_the_last_state_that_was_confirmed() {
+fn a_newer_job_runs_and_is_undone_to_the_last_confirmed_state() {
     let mut bed = not_back();
     bed.guards_are_quick = false;
     bed.job(&network(1, 2, Action::Update));

@@ -9,7 +9,7 @@ use super::node::{Node, again, create, done, dummy, failed, generation, id, job,
 use crate::TOMBSTONES_MAX;
 
 #[test]
-fn accepted_is_on_disk_before_it_runs_and_done_before_it_is_reported() {
+fn a_job_is_stored_before_its_run_its_end_before_the_report() {
     let mut bed = Node::online();
     bed.disk_is_quick = false;
     bed.job(&create(1, 1));

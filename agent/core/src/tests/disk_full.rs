@@ -55,7 +55,8 @@ fn a_full_disk_is_told_and_looked_at_until_there_is_room() {
 }
 
 #[test]
-fn a_node_that_cannot_record_the_epoch_stays_connected_and_takes_no_job() {
+fn a_node_that_cannot_record_the_epoch_stays_online_but_idle() {
+    // The node takes no job until its disk has room for the epoch.
     let mut bed = Node::offline(Vec::new(), Epoch(1).into());
     bed.disk_is_quick = false;
     bed.input(Input::Connected);

@@ -72,7 +72,7 @@ fn a_batch_waits_for_a_switch_that_restarts_and_not_for_ever() {
 }
 
 #[test]
-fn a_switch_that_dies_while_a_batch_is_applied_gets_it_when_it_is_back() {
+fn a_switch_that_dies_during_a_batch_gets_it_on_its_return() {
     let mut bed = filled(&[(1, 1)]);
     bed.is_slow = true;
     bed.batch(2, ops(&[(2, 1)], &[]));
@@ -120,7 +120,7 @@ fn generations_old_repeated_and_newer() {
 }
 
 #[test]
-fn a_large_batch_is_fetched_and_a_newer_one_takes_its_place_meanwhile() {
+fn a_newer_batch_replaces_a_large_one_that_is_being_fetched() {
     let mut bed = filled(&[(1, 1)]);
     let digest = ContentDigest([7; 32]);
     let stored = |number, digest| {
@@ -232,7 +232,8 @@ fn what_was_found_on_the_switch_before_does_not_count() {
 }
 
 #[test]
-fn a_rule_that_cannot_be_put_back_is_wrong_tried_ever_more_seldom_and_right_again() {
+fn an_unrepairable_rule_is_wrong_and_retried_ever_less_often() {
+    // Once a repair works, the rule is right again.
     let mut bed = filled(&[(1, 1), (2, 1)]);
     bed.bad = Some(flow(2));
     bed.switch.clear();
@@ -251,7 +252,7 @@ fn a_rule_that_cannot_be_put_back_is_wrong_tried_ever_more_seldom_and_right_agai
 }
 
 #[test]
-fn what_ended_stays_gone_also_after_a_crash_and_a_restart_of_the_switch() {
+fn an_ended_entry_stays_gone_after_a_crash_or_switch_restart() {
     let mut bed = filled(&[(1, 1), (2, 1), (3, 1)]);
     bed.switch.remove(&flow(1));
     bed.switch.remove(&flow(2));
@@ -290,7 +291,7 @@ fn a_form_that_only_the_switch_has_is_taken_as_it_is() {
 }
 
 #[test]
-fn states_are_told_after_a_greeting_with_heartbeats_and_not_too_often() {
+fn flow_states_go_out_on_greeting_and_heartbeat_at_a_low_rate() {
     let mut bed = filled(&[(1, 1)]);
     bed.reconnect();
     assert!(bed.bed.sent.iter().any(|up| matches!(up, Up::Flow(FlowUp::States { complete: true, .. }))));

@@ -174,7 +174,7 @@ fn a_host_that_hangs_is_cancelled_and_the_batch_undone() {
 }
 
 #[test]
-fn an_answer_that_was_on_its_way_at_the_deadline_is_not_that_of_the_undoing() {
+fn an_answer_in_flight_at_the_deadline_is_not_the_undos_answer() {
     let refused = FlowRefusal { id: None, reason: "table full".into(), permanent: false };
     let answers: [(&str, Result<DivergentForms, NotApplied>); 3] = [
         ("applied", Ok(DivergentForms::new())),
@@ -208,7 +208,7 @@ fn an_answer_that_was_on_its_way_at_the_deadline_is_not_that_of_the_undoing() {
 /// Whatever a table is forgotten with stays on its switch: nothing that was given up because it may cut the
 /// node off does.
 #[test]
-fn a_table_is_forgotten_once_its_switch_is_seen_without_what_was_given_up() {
+fn a_table_is_forgotten_after_its_abandoned_rules_are_gone() {
     let mut bed = management(&[(1, 1)]);
     bed.is_slow = true;
     bed.guarded(2, ops(&[(2, 1)], &[]));
@@ -231,7 +231,7 @@ fn a_table_is_forgotten_once_its_switch_is_seen_without_what_was_given_up() {
 }
 
 #[test]
-fn a_comparison_that_was_on_its_way_at_the_deadline_is_nobodys_answer() {
+fn a_comparison_in_flight_at_the_deadline_answers_nothing() {
     let mut bed = management(&[(1, 1)]);
     bed.guarded(2, ops(&[(2, 1)], &[]));
     reconnect(&mut bed);
@@ -263,7 +263,8 @@ fn a_switch_that_goes_meanwhile_comes_back_without_it() {
 }
 
 #[test]
-fn what_ends_by_a_timeout_before_it_is_undone_is_not_what_was_there_before() {
+fn an_entry_that_times_out_before_its_undo_is_restored() {
+    // The timeout ended the new version of the entry, not the one before.
     let mut bed = management(&[(1, 1)]);
     bed.guarded(2, ops(&[(1, 2)], &[]));
     bed.switch.remove(&flow(1));
@@ -276,7 +277,8 @@ fn what_ends_by_a_timeout_before_it_is_undone_is_not_what_was_there_before() {
 }
 
 #[test]
-fn what_ends_by_a_timeout_after_it_was_given_up_is_not_what_was_there_before() {
+fn an_entry_that_times_out_after_a_failed_apply_is_restored() {
+    // The timeout ended the new version of the entry, not the one before.
     let mut bed = management(&[(1, 1)]);
     bed.is_slow = true;
     bed.guarded(2, ops(&[(1, 2)], &[]));
@@ -317,7 +319,7 @@ fn a_stop_undoes_it() {
 }
 
 #[test]
-fn a_bridge_beside_the_way_to_the_controller_needs_no_confirmation() {
+fn a_bridge_off_the_management_path_needs_no_confirmation() {
     let mut bed = management(&[(1, 1)]);
     bed.is_management = false;
     bed.guarded(2, ops(&[(2, 1)], &[]));
@@ -421,7 +423,7 @@ fn what_may_be_undone_takes_over_nothing_of_others() {
 }
 
 #[test]
-fn after_a_crash_nothing_else_may_cut_the_node_off_until_it_is_undone() {
+fn a_crashed_guarded_change_blocks_others_until_it_is_undone() {
     let mut bed = management(&[(1, 1)]);
     bed.guarded(2, ops(&[(2, 1)], &[]));
     bed.is_back = false;

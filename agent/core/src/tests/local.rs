@@ -108,7 +108,7 @@ fn its_drift_is_logged_on_the_server() {
 }
 
 #[test]
-fn a_link_of_the_controllers_is_refused_by_the_resource_that_owns_it() {
+fn a_local_change_of_a_link_that_a_resource_owns_is_refused() {
     let mut bed = Node::online();
     // Not started, but wanted.
     bed.job(&network(5, 1, Action::Create));

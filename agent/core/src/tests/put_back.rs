@@ -9,7 +9,8 @@ use super::node::{CHALLENGE, Node, again, done, failed, id, key};
 use crate::{Before, Input};
 
 #[test]
-fn what_is_not_put_back_is_confirmed_or_undone_by_the_next_job_even_if_that_changes_nothing() {
+fn the_next_job_confirms_or_undoes_an_unrestored_change() {
+    // This holds even if that job changes nothing.
     for outcome in [Ok(()), Err(failed("no such link"))] {
         let mut bed = not_back();
         bed.job(&network(1, 2, Action::Update));
@@ -71,7 +72,7 @@ fn what_is_not_put_back_is_not_retained() {
 }
 
 #[test]
-fn what_the_disk_may_still_put_back_is_not_put_back_over_another_change() {
+fn a_change_waits_until_an_earlier_restore_is_on_disk() {
     let mut bed = confirming();
     bed.reconnect();
     bed.job(&network(2, 1, Action::Create));
@@ -88,7 +89,7 @@ fn what_the_disk_may_still_put_back_is_not_put_back_over_another_change() {
 }
 
 #[test]
-fn that_a_change_is_kept_may_be_said_by_the_write_of_a_newer_job() {
+fn a_newer_jobs_write_may_record_that_a_change_is_kept() {
     let mut bed = confirming();
     bed.reconnect();
     bed.disk_is_quick = false;
@@ -112,7 +113,7 @@ fn that_a_change_is_kept_may_be_said_by_the_write_of_a_newer_job() {
 }
 
 #[test]
-fn a_connection_that_we_end_ourselves_is_seen_and_made_again_soon() {
+fn a_connection_the_agent_closes_is_noticed_and_reopened_soon() {
     let mut bed = running();
     let mut job = network(2, 1, Action::Create);
     if let Spec::Network(config) = &mut job.spec {

@@ -34,7 +34,7 @@ fn jobs_keep_their_order() {
 }
 
 #[test]
-fn what_was_there_before_is_on_disk_before_the_first_change_and_read_once() {
+fn the_earlier_state_is_stored_before_a_change_and_read_once() {
     let mut bed = Node::online();
     bed.disk_is_quick = false;
     let first = job(1, 1, Action::Create, plain("/etc/motd"));
@@ -83,7 +83,7 @@ fn a_job_that_follows_survives() {
 }
 
 #[test]
-fn what_follows_a_job_whose_end_the_disk_refused_waits_for_the_disk() {
+fn a_job_waits_until_the_end_of_the_one_before_is_on_disk() {
     let following = || {
         let mut bed = Node::online();
         bed.job(&create(1, 1));

@@ -82,7 +82,7 @@ fn one_that_waited_before_a_crash_gives_way_to_a_newer_job() {
 }
 
 #[test]
-fn what_it_took_over_or_another_took_from_it_stays_with_its_holder() {
+fn a_retain_leaves_taken_over_claims_with_their_owner() {
     // Resource 2 took over from 1.
     let taken_over = || {
         let mut bed = Node::online();

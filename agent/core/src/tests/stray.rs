@@ -57,7 +57,7 @@ fn strays_are_described_by_what_they_are() {
 }
 
 #[test]
-fn a_stray_is_deleted_as_by_a_job_and_what_was_there_before_is_known() {
+fn a_stray_is_deleted_like_a_job_and_its_earlier_state_is_known() {
     let mut bed = with_file();
     bed.down(Down::Remove(key(1, 7, 0)));
     let (job, before) = bed.runs[0].clone();

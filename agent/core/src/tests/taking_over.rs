@@ -210,7 +210,7 @@ fn a_long_reason_is_cut_where_it_may_be() {
 }
 
 #[test]
-fn what_the_controller_knows_to_be_made_is_ones_own_where_no_record_says_otherwise() {
+fn an_update_counts_as_own_unless_a_record_says_otherwise() {
     let mut bed = Node::online();
     bed.job(&file(1, 1, Action::Create));
     assert!(bed.own.is_empty(), "it may be anyone's");
@@ -252,7 +252,7 @@ fn one_gives_back(mut bed: Node, order: [u128; 3]) {
 }
 
 #[test]
-fn the_first_of_a_chain_that_takes_back_and_cannot_leaves_it_with_the_last() {
+fn a_failed_reclaim_leaves_the_claim_with_the_last_of_a_chain() {
     for order in [[1, 2, 3], [3, 2, 1], [2, 1, 3]] {
         let mut bed = a_chain();
         bed.job(&file(1, 4, Action::Update));
@@ -302,7 +302,7 @@ fn a_chain_that_has_gone() -> Node {
 }
 
 #[test]
-fn what_is_gone_with_the_one_that_took_it_over_stays_gone_after_a_crash() {
+fn a_resource_gone_with_its_taker_stays_gone_after_a_crash() {
     let mut bed = a_chain_that_has_gone().crash();
     assert!(!bed.disk[&id(1)].exists() && !bed.disk[&id(2)].exists());
     bed.greet();
@@ -311,7 +311,8 @@ fn what_is_gone_with_the_one_that_took_it_over_stays_gone_after_a_crash() {
 }
 
 #[test]
-fn what_has_gone_with_another_is_listed_no_more_and_made_again_like_any_other() {
+fn a_resource_gone_with_its_taker_is_created_like_a_new_one() {
+    // The ledger no longer lists the resource.
     let ends: [fn(Node) -> Node; 2] = [
         |bed| bed,
         |mut bed| {
@@ -373,7 +374,7 @@ fn links(n: u128, number: u64, action: Action, names: &[&str]) -> Job {
 /// Resource 2 took over two links of resource 1 and wants only one: until it has restored the other, that is
 /// its own.
 #[test]
-fn what_it_took_over_and_does_not_want_is_its_own_until_that_is_put_back() {
+fn an_unwanted_taken_over_claim_stays_until_it_is_restored() {
     for works in [true, false] {
         let mut bed = Node::online();
         bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "both");
@@ -406,7 +407,7 @@ fn one_that_gives_up_what_another_took_over_leaves_it_alone() {
 /// Resource 2 took over a link of resource 1, changed another one besides, and could not be undone: its end
 /// gives up the one and restores the other, also when a crash comes in between.
 #[test]
-fn one_that_never_was_applied_puts_back_what_it_did_not_take_over() {
+fn an_unapplied_resource_restores_what_it_did_not_take_over() {
     for crash in [false, true] {
         let mut bed = Node::online();
         bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "eth1, eth2");
@@ -435,7 +436,7 @@ fn one_that_never_was_applied_puts_back_what_it_did_not_take_over() {
 
 /// Resource 2 has nothing of its own besides: its end changes nothing.
 #[test]
-fn one_that_never_was_applied_and_has_only_what_it_took_over_leaves_all_of_it() {
+fn an_unapplied_resource_with_only_taken_claims_changes_nothing() {
     let mut bed = Node::online();
     bed.apply_file(&links(1, 1, Action::Create, &["eth1", "eth2"]), "eth1, eth2");
     bed.job(&links(2, 2, Action::Create, &["eth1"]));

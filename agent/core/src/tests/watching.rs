@@ -61,7 +61,7 @@ fn differs(reason: &str) -> Result<Found, RunError> {
 }
 
 #[test]
-fn a_single_change_is_looked_at_and_told_within_a_tenth_of_a_second() {
+fn a_single_change_is_reported_within_a_tenth_of_a_second() {
     let mut bed = watching();
     bed.input(Input::Hint(Hint::Other));
     assert!(bed.looks.is_empty(), "a change is seldom alone");
@@ -167,7 +167,7 @@ fn nothing_is_looked_at_while_a_job_of_the_network_is_under_way() {
 }
 
 #[test]
-fn nothing_is_looked_at_while_a_change_waits_to_be_confirmed_or_is_undone() {
+fn drift_checks_pause_while_a_change_is_unconfirmed_or_undone() {
     for kept in [true, false] {
         let mut bed = watching();
         bed.job(&network(1, 2, Action::Update));
@@ -303,7 +303,7 @@ fn a_file_that_may_have_changed_is_looked_at_alone() {
 }
 
 #[test]
-fn what_a_job_made_is_as_it_should_be_and_what_it_did_not_is_looked_at() {
+fn a_jobs_success_counts_as_in_sync_and_its_failure_is_checked() {
     let mut bed = Node::online();
     apply_file(&mut bed, 1, 1);
     bed.after(SECOND);
@@ -344,7 +344,7 @@ fn lanes_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn a_digest_of_what_differs_goes_with_the_heartbeat_and_who_missed_it_hears_it_again() {
+fn a_heartbeat_carries_a_drift_digest_and_lost_drift_is_resent() {
     let mut bed = Node::online();
     let digest = |bed: &mut Node| {
         bed.sent.clear();
@@ -413,7 +413,7 @@ fn told(bed: &mut Node) -> Vec<Facts> {
 }
 
 #[test]
-fn facts_are_told_when_greeted_when_they_change_and_when_asked_for() {
+fn facts_are_reported_on_greeting_on_change_and_on_request() {
     let mut bed = Node::online();
     bed.after(2 * SECOND);
     assert_eq!(bed.gathers, 1);

@@ -23,7 +23,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[tokio::test]
-async fn files_are_written_as_heat_does_it_and_what_was_there_comes_back() {
+async fn documents_are_written_like_heat_and_old_files_are_restored() {
     let (dir, documents) = documents();
     let (there, new) = (dir.path().join("there"), dir.path().join("a/b/new"));
     fs::write(&there, "mine").unwrap();
@@ -50,7 +50,7 @@ async fn files_are_written_as_heat_does_it_and_what_was_there_comes_back() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_is_said_without_its_content_and_changes_nothing() {
+async fn a_document_error_hides_the_content_and_changes_nothing() {
     let (dir, documents) = documents();
     for wrong in [
         "hunter2",

@@ -96,7 +96,8 @@ fn it_is_set_in_the_kernel_and_in_the_file_and_put_back() {
 }
 
 #[test]
-fn the_file_keeps_its_mode_and_a_comment_where_the_name_is_right() {
+fn the_hostname_file_keeps_its_mode_and_a_comment_if_correct() {
+    // The comment stays only if the name is correct already.
     on_a_server("old", Some("# asset 7\nweb-1\n"), async |server| {
         fs::set_permissions(server.path(), Permissions::from_mode(0o640)).unwrap();
         server.apply("web-1").await.unwrap();
@@ -111,7 +112,7 @@ fn the_file_keeps_its_mode_and_a_comment_where_the_name_is_right() {
 }
 
 #[test]
-fn a_crash_anywhere_is_made_good_by_the_next_run_and_by_putting_back() {
+fn a_crashed_hostname_change_is_completed_or_restored() {
     let left_behind = ".hostname.muster-00000000-0000-0000-0000-000000000000";
     // A temporary file is there; the file is new and the kernel's name is not; both are.
     for (temporary, file, kernel) in
@@ -158,7 +159,7 @@ fn what_differs_is_said() {
 }
 
 #[test]
-fn a_change_by_somebody_else_is_noticed_and_another_servers_is_not() {
+fn a_hostname_watch_sees_changes_of_its_own_server_only() {
     on_a_server("old", None, async |_server| {
         let mut renames = Renames::open().unwrap();
         for name in ["foreign", "another", "old"] {
@@ -193,7 +194,7 @@ fn what_cannot_be_is_refused_and_changes_nothing() {
 
 /// As a container's engine does it. The file comes first, so that nothing was changed.
 #[test]
-fn a_file_that_is_a_mount_of_its_own_stays_as_it_is_and_so_does_the_kernel() {
+fn a_mounted_hostname_file_leaves_file_and_kernel_unchanged() {
     on_a_server("old", Some("old\n"), async |server| {
         unshare(CloneFlags::CLONE_NEWNS).unwrap();
         let none = None::<&Path>;

@@ -482,7 +482,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn those_that_run_are_told_once_and_told_again_when_a_link_is_given_back() {
+    async fn network_managers_are_told_once_and_when_a_link_is_restored() {
         let (dir, neighbours) = system(&ManagerKind::ALL);
         let state = dir.path().join("run/systemd/netif/links/3");
         fs::write(&state, "ADMIN_STATE=configured\n").unwrap();

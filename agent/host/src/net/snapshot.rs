@@ -424,7 +424,7 @@ mod tests {
     use crate::packed::{pack, unpack};
 
     #[test]
-    fn a_snapshot_is_the_same_from_disk_and_small_and_what_is_damaged_is_none() {
+    fn a_snapshot_reads_back_from_disk_and_a_damaged_one_does_not() {
         let route = |number: u32| Route {
             destination: format!("10.{}.{}.0/24", number / 256, number % 256).parse().unwrap(),
             gateway: Some("192.0.2.1".parse().unwrap()),

@@ -34,7 +34,7 @@ fn the_hash_of_a_form_never_changes() {
 }
 
 #[test]
-fn the_order_of_criteria_and_a_mask_of_all_bits_make_no_difference() {
+fn criteria_order_and_an_all_bits_mask_make_no_difference() {
     let mut former = Former::default();
     let mut bytes = |criteria: &[(Field, u128, Option<u128>)]| {
         let mut matched = Vec::new();
@@ -50,7 +50,7 @@ fn the_order_of_criteria_and_a_mask_of_all_bits_make_no_difference() {
 }
 
 #[test]
-fn every_field_has_a_key_of_its_own_and_is_read_as_it_was_written() {
+fn every_field_has_its_own_key_and_reads_back_as_written() {
     let mut keys = BTreeSet::new();
     for field in Field::ALL {
         assert!(keys.insert(oxm::key(*field)), "{field:?}");
@@ -76,7 +76,7 @@ fn what_is_said_is_understood() {
 }
 
 #[test]
-fn instructions_out_of_order_are_refused_before_anything_is_sent() {
+fn misordered_instructions_are_refused_before_anything_is_sent() {
     let mut rule = rule();
     rule.treatment.push(Instruction::ClearActions);
     let why = Encoder::default().rule(&rule, &Ports::default()).unwrap_err();

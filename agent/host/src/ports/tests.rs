@@ -69,7 +69,7 @@ fn of_very_many_ports_cards_have_lldp_first() {
 }
 
 #[test]
-fn the_kernel_says_what_is_up_and_the_switch_of_what_the_kernel_has_not() {
+fn port_state_comes_from_the_kernel_or_else_from_the_switch() {
     let ports = vec![
         interface("eth0", "", false),
         interface("eth1", "", true),

@@ -51,7 +51,7 @@ fn parent(pid: i32) -> Option<i32> {
 }
 
 #[test]
-fn what_is_leased_is_there_beside_what_the_document_has_and_goes_with_it() {
+fn a_lease_joins_static_settings_and_ends_with_the_document() {
     for (client, link) in [(Client::Dhclient, "eth1"), (Client::Dhcpcd, "mstdhcp1")] {
         let (server, _peer) = two(link, client);
         server.ip(&format!("address add 198.51.100.9/24 dev {link}"));
@@ -198,7 +198,7 @@ fn a_change_that_is_not_kept_gives_the_lease_back() {
 }
 
 #[test]
-fn a_bridge_of_open_vswitch_leases_and_the_lease_says_who_resolves_names() {
+fn an_ovs_bridge_leases_and_the_lease_sets_the_name_servers() {
     let (mut peer, server) = (NetworkServer::new(), NetworkServer::with_ovs());
     // A router's advertisements reach the member as well.
     serve(&server, &mut peer, "eth1", false);

@@ -68,7 +68,7 @@ fn the_kernel_tells_of_links_addresses_routes_and_rules() {
 }
 
 #[test]
-fn what_the_kernel_cannot_deliver_is_a_hint_and_the_next_change_still_is() {
+fn lost_kernel_events_are_a_hint_and_so_is_the_next_change() {
     let server = NetworkServer::new();
     server.inside(async |network| {
         let mut monitor = Monitor::open(&network);

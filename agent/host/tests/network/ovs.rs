@@ -27,7 +27,7 @@ fn nic1() -> NicMapping {
 }
 
 #[test]
-fn two_servers_speak_over_a_bridge_and_a_vlan_and_get_back_what_they_had() {
+fn two_servers_talk_over_a_bridge_and_a_vlan_and_are_restored() {
     let (one, other) = (NetworkServer::with_ovs(), NetworkServer::with_ovs());
     one.plug("eth1", &other, "eth1");
     one.ip("link set eth1 up");
@@ -236,7 +236,7 @@ fn a_datapath_that_the_switch_lacks_is_named_and_nothing_stays() {
 }
 
 #[test]
-fn a_mac_address_still_means_the_interface_when_its_bridge_has_it_too() {
+fn a_mac_address_names_the_interface_even_if_its_bridge_has_it() {
     let (server, peer) = (NetworkServer::with_ovs(), NetworkServer::new());
     server.plug("eth1", &peer, "p1");
     server.ip("link set eth1 address 02:00:00:00:00:11");

@@ -112,7 +112,7 @@ fn median(times: &[Duration]) -> Duration {
 }
 
 #[test]
-fn the_ends_of_a_cable_hear_each_other_and_a_cut_is_told_at_once() {
+fn cable_ends_hear_each_other_and_report_a_cut_at_once() {
     let (one, two) = (NetworkServer::with_ovs(), NetworkServer::with_ovs());
     for cable in ["a", "b"] {
         one.plug(&format!("{cable}1"), &two, &format!("{cable}2"));

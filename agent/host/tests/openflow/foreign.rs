@@ -37,7 +37,7 @@ fn criteria_of_others_that_nobody_here_knows_hinder_nothing() {
 
 /// A rule of Muster's sends whole packets: one that sends a part of them cannot be said.
 #[test]
-fn a_rule_that_sends_packets_to_the_controller_of_its_bridge_is_said_where_it_sends_them_whole() {
+fn a_foreign_controller_rule_is_shown_if_it_sends_whole_packets() {
     let server = bridge();
     let to_controller = rule(9, &[], &[Action::Output(Output::Controller)]);
     with_switch(&server, async |switch| {

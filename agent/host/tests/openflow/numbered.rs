@@ -30,7 +30,7 @@ fn using(priority: u16, group: u32, meter: u32) -> Entry {
 }
 
 #[test]
-fn groups_and_meters_come_before_the_rules_that_use_them_and_go_after() {
+fn groups_and_meters_precede_their_rules_and_are_removed_after() {
     let server = bridge();
     with_switch(&server, async |switch| {
         let mut table = Table::default();

@@ -248,7 +248,7 @@ fn a_switch_that_is_started_anew_is_another_and_empty() {
 }
 
 #[test]
-fn a_switch_that_waits_for_its_flow_tables_is_filled_and_released() {
+fn a_switch_that_waits_for_flow_tables_is_filled_and_released() {
     let mut server = bridge();
     let mut table = Table::default();
     with_switch(&server, async |switch| table.apply(switch, &many(5, "p1"), &[]).await.unwrap());

@@ -110,7 +110,7 @@ fn a_reason_quotes_the_end_in_whole_lines() {
 }
 
 #[tokio::test]
-async fn documents_are_written_compared_and_taken_away_with_their_deployment() {
+async fn documents_are_written_compared_and_removed_with_a_deployment() {
     let dir = tempfile::tempdir().unwrap();
     let host = host(dir.path());
     let path = dir.path().join("colour.json");
@@ -171,7 +171,7 @@ async fn what_is_known_by_its_digest_alone_does_not_differ() {
 
 /// By what the ledger says of the job.
 #[tokio::test]
-async fn a_run_is_kept_while_its_job_is_under_way_or_may_be_tried_again() {
+async fn a_run_is_kept_while_its_job_runs_or_may_be_retried() {
     let job = job(1, Action::Create, deployment(DeploymentGroup::Script, "true"));
     let second = Job { attempt: Attempt(1), ..job.clone() };
     let accepted = |job: &Job| Some(Accepted { order: Order(1), job: job.clone() });

@@ -50,7 +50,7 @@ fn a_rule_that_is_not_ours_is_told_as_the_device_has_it() {
 }
 
 #[test]
-fn a_list_of_devices_says_what_is_on_its_way_and_all_that_is_wrong() {
+fn a_device_list_shows_pending_rules_and_every_problem() {
     let row = json!({"device": "web-1/br0", "node_state": "online", "switch": "watched", "rules": 9, "added": 6,
         "pending_add": 2, "pending_remove": 1, "failed": 0, "foreign": 4, "reason": "no such port", "import_error": "not imported"});
     let text = table(&DEVICES, &[read(&row).unwrap()]);

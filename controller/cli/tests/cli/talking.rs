@@ -275,7 +275,7 @@ fn a_token_for_any_name_is_asked_for_by_that_word() {
 }
 
 #[test]
-fn errors_of_a_template_have_their_places_wherever_they_are_found() {
+fn template_errors_show_their_places_wherever_they_are_found() {
     let error = json!({"error": {"class": "invalid", "message": "the template is not valid", "errors": [
         {"file": "t.yaml", "line": 3, "column": 5, "path": "resources.x", "message": "no such type"},
         {"file": "t.yaml", "line": 0, "column": 0, "path": "parameters.p", "message": "must be given"}]}});

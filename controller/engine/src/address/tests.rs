@@ -56,7 +56,7 @@ fn the_next_that_is_free_and_the_same_again() {
 }
 
 #[test]
-fn a_fixed_address_may_lie_outside_the_pools_and_is_nobody_elses() {
+fn a_fixed_address_may_lie_outside_the_pools_and_is_exclusive() {
     let mut plan = plan();
     assert_eq!(
         addresses(plan.put_port(id(101), "ctlplane", &[at("10.0.0.50")], None)),

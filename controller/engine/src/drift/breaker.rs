@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_correction_that_waited_for_its_node_counts_from_when_it_was_done() {
+    fn a_correction_that_waited_for_its_node_counts_from_its_end() {
         let mut breaker = Breaker::new(at(0));
         breaker.strike(at(0));
         breaker.end(at(0) + CALM * 2);

@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_agent_owns_deadlines_from_its_first_list_of_jobs_until_it_greets_again() {
+    fn an_agent_owns_deadlines_from_job_list_until_next_greeting() {
         let mut presence = Presence::Connected { connection: 7 };
         assert!(!presence.list_jobs(), "nothing counts before the greeting");
         presence.welcome();

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn of_another_generation_and_of_a_first_attempt_that_waits_nothing_is_heard() {
+    fn a_report_of_another_generation_or_an_unsent_job_is_ignored() {
         let mut unsent = row(Action::Create, Some(TaskState::Queued), Status::InProgress);
         unsent.0.attempt = 0;
         assert_eq!(told(&unsent, 0), "......");

@@ -471,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thing_is_applied_from_the_time_its_job_leaves_until_it_is_gone() {
+    fn a_row_is_applied_from_when_its_job_leaves_until_it_is_gone() {
         for (action, leaves, ends) in
             [(Action::Create, true, true), (Action::Delete, true, false), (Action::Check, false, true)]
         {
@@ -532,7 +532,7 @@ mod tests {
     }
 
     #[test]
-    fn a_question_of_the_store_that_is_withdrawn_leaves_what_was_seen() {
+    fn a_withdrawn_check_from_the_store_keeps_the_observation() {
         let mut row = row();
         row.take_up(Action::Check, TaskState::Sent, MonoTime::default());
         row.set_observed(Observation::Drifted); // as a load does

@@ -44,7 +44,7 @@ fn status(bed: &Bed, name: &str) -> String {
 }
 
 #[test]
-fn an_address_is_kept_over_updates_and_restarts_and_is_nobody_elses() {
+fn an_address_survives_updates_and_restarts_and_is_exclusive() {
     let mut bed = Bed::new(1);
     let first = stack().to_string();
     assert_eq!(create(&mut bed, &first, source(&format!("{NET}, {}", port("")), IP)), "CREATE_COMPLETE: ");
@@ -122,7 +122,7 @@ fn a_network_that_could_not_go_is_still_there_for_an_update() {
 }
 
 #[test]
-fn a_network_that_goes_after_all_no_longer_holds_its_operation_up() {
+fn a_network_freed_later_no_longer_holds_up_its_operation() {
     let mut bed = Bed::new(2);
     let dummy =
         |name: &str, node: u32| format!("{name}: {{type: Muster::Dummy, properties: {{node: node-{node}}}}}");
@@ -220,7 +220,7 @@ resources:
 
 /// Another stack's network and subnet have names with a hidden value as a part.
 #[test]
-fn what_another_stack_hides_of_a_network_is_masked_where_a_port_tells_it() {
+fn a_port_masks_another_stacks_hidden_network_names() {
     let made = |name: &str, hidden: bool| {
         let template = format!(
             "heat_template_version: 2018-08-31

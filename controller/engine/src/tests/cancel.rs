@@ -162,7 +162,7 @@ fn every_job_whose_beginning_is_told_has_an_end_that_is_told() {
 }
 
 #[test]
-fn a_backoff_ends_and_a_job_with_a_node_that_is_away_waits_for_it() {
+fn a_cancel_ends_backoffs_and_waits_for_jobs_of_away_nodes() {
     let mut bed = Bed::new(2);
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1\n c: x=1 node=node-2")).unwrap();
     bed.fail_next(&node(0), false);

@@ -409,7 +409,7 @@ fn what_is_hidden_does_not_show() {
 }
 
 #[test]
-fn a_check_says_what_is_gone_with_a_removed_node_and_the_next_update_makes_it_anew() {
+fn a_check_reports_losses_of_a_removed_node_and_an_update_heals() {
     for (before, restart) in [(0, false), (1, false), (1, true), (2, false)] {
         let mut bed = made("a: x=1 node=node-0\n b: x=@a.x node=node-1\n c: x=1 node=node-1", 2);
         bed.check().unwrap();
@@ -433,7 +433,7 @@ fn a_check_says_what_is_gone_with_a_removed_node_and_the_next_update_makes_it_an
 }
 
 #[test]
-fn what_waited_at_a_hook_when_its_time_was_over_does_not_wait_while_it_is_checked() {
+fn a_row_that_timed_out_at_a_hook_does_not_wait_during_a_check() {
     let mut bed = Bed::new(1);
     bed.create(under(template("a: x=1"), "a: {hooks: pre-create}")).unwrap();
     bed.pass(Duration::from_secs(100_001));

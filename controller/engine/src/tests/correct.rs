@@ -137,7 +137,7 @@ fn what_is_to_be_made_anew_for_a_removed_node_has_its_policy() {
 }
 
 #[test]
-fn what_drifts_during_an_operation_is_corrected_when_that_is_cancelled() {
+fn drift_during_an_operation_is_corrected_after_its_cancel() {
     let mut bed = made(&[("a", "correct")]);
     let text = "heat_template_version: 2018-08-31\nresources:\n  b: {type: Muster::Dummy, properties: {node: nobody}}\n  \
                 a: {type: Muster::Dummy, drift_policy: correct, properties: {node: node-0, values: {x: '1'}}}\n";
@@ -245,7 +245,7 @@ fn drift_now_and_then_is_corrected_each_time() {
 }
 
 #[test]
-fn what_cannot_be_corrected_is_failed_and_tried_again_after_a_long_calm() {
+fn a_failed_correction_is_retried_after_a_long_calm() {
     for restarted in [false, true] {
         let mut bed = made(&[("a", "correct")]);
         drifts(&mut bed, "a");
@@ -273,7 +273,7 @@ fn what_cannot_be_corrected_is_failed_and_tried_again_after_a_long_calm() {
 /// The retry belongs to the same correction: the breaker does not count twice, and a script that
 /// still runs is not started again.
 #[test]
-fn a_correction_that_is_tried_again_stays_the_same_over_a_restart() {
+fn a_retried_correction_stays_the_same_over_a_restart() {
     for full in [false, true] {
         let mut bed = made(&[("a", "correct")]);
         drifts(&mut bed, "a");
@@ -510,7 +510,7 @@ fn heartbeats_stretch_with_the_fleet() {
 
 /// A check that an operator asked for keeps the agent's reports until it has ended.
 #[test]
-fn what_drifts_while_a_check_waits_for_its_turn_is_corrected_when_that_is_cancelled() {
+fn drift_during_a_queued_check_is_corrected_after_its_cancel() {
     let limits = Limits { in_flight_per_node: 1, ..Limits::default() };
     let mut bed = Bed::with(1, limits);
     bed.create(policies(&[("a", "correct"), ("b", "correct")])).unwrap();
@@ -530,7 +530,7 @@ fn what_drifts_while_a_check_waits_for_its_turn_is_corrected_when_that_is_cancel
 /// The node of a needed row was removed while the correction waited for its next attempt, in a
 /// stack without an operation.
 #[test]
-fn a_correction_is_not_tried_again_while_what_it_needs_is_to_be_made_anew() {
+fn a_correction_waits_while_its_dependency_is_recreated() {
     let text = "heat_template_version: 2018-08-31\nresources:\n  a: {type: Muster::Dummy, properties: {node: node-1}}\n  \
                 e: {type: Muster::Dummy, drift_policy: correct, depends_on: a, properties: {node: node-0}}\n";
     let mut bed = Bed::new(2);

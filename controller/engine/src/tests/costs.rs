@@ -234,7 +234,7 @@ fn a_report_costs_what_follows_from_it() {
 }
 
 #[test]
-fn a_count_that_becomes_known_costs_no_search_for_a_similar_node() {
+fn a_count_that_becomes_known_searches_for_no_similar_node() {
     let mut site = Site::new();
     let root = "resources:
   n: {type: Muster::Dummy, properties: {node: node-0, values: {count: 2}}}

@@ -46,7 +46,7 @@ fn an_update_during_a_second_check_mends_what_the_first_found() {
 }
 
 #[test]
-fn a_check_ends_although_an_agent_lost_what_the_check_before_found_changed() {
+fn a_check_ends_though_an_agent_lost_a_changed_resource() {
     let mut bed = made("a: x=1\n b: x=2", 1);
     change(&mut bed, "b");
     bed.check().unwrap();
@@ -69,7 +69,7 @@ fn fails_into_rollback(bed: &mut Bed) {
 }
 
 #[test]
-fn a_delete_goes_on_when_the_revision_of_a_rollback_is_read_too_late() {
+fn a_delete_continues_if_a_rollbacks_revision_is_read_too_late() {
     let mut bed = made("a: x=1", 1);
     fails_into_rollback(&mut bed);
     assert_eq!(bed.status(), "UPDATE_FAILED");
@@ -97,7 +97,7 @@ fn a_rollback_that_followed_by_itself_does_so_over_a_restart() {
 }
 
 #[test]
-fn a_rollback_that_was_cancelled_before_it_began_stays_so_over_a_restart() {
+fn an_early_cancelled_rollback_stays_cancelled_over_a_restart() {
     let mut bed = made("a: x=1", 1);
     fails_into_rollback(&mut bed);
     bed.cancel().unwrap();
@@ -108,7 +108,8 @@ fn a_rollback_that_was_cancelled_before_it_began_stays_so_over_a_restart() {
 }
 
 #[test]
-fn what_was_restricted_after_a_check_is_as_it_was_when_it_is_wanted_again() {
+fn a_restricted_row_needs_no_job_when_its_old_state_is_wanted() {
+    // A check precedes the restricted update.
     let mut bed = made("a: x=1", 1);
     bed.check().unwrap();
     bed.idle();
@@ -138,7 +139,7 @@ fn what_could_not_be_checked_is_applied_again() {
 }
 
 #[test]
-fn an_update_ends_the_questions_about_what_needs_a_thing_that_is_lost() {
+fn an_update_ends_checks_of_dependents_of_a_lost_resource() {
     let lines = "a: x=1 node=node-0\n b: y=@a.x node=node-1";
     let mut bed = made(lines, 2);
     bed.check().unwrap();
@@ -179,7 +180,7 @@ fn content_that_two_share_stays_when_an_older_store_lets_one_go() {
 }
 
 #[test]
-fn what_waited_to_be_deleted_waits_for_what_is_made_anew_also_after_a_restart() {
+fn a_pending_delete_waits_for_a_recreation_also_over_a_restart() {
     let env = "b: {hooks: pre-delete}";
     let mut bed = made("a: x=1 node=node-1\n b: x=1 node=node-0", 2);
     bed.update(under(template("a: x=1 node=node-1"), env)).unwrap();
@@ -192,7 +193,7 @@ fn what_waited_to_be_deleted_waits_for_what_is_made_anew_also_after_a_restart() 
 }
 
 #[test]
-fn what_waits_at_a_hook_waits_for_what_it_is_to_need_when_that_is_made_anew() {
+fn a_row_at_a_hook_waits_if_its_new_dependency_is_recreated() {
     let mut bed = made("a: x=1 node=node-1\n b: x=1 node=node-0", 2);
     let new = "a: x=1 node=node-1\n b: x=2 node=node-0 | a";
     bed.update(under(template(new), "b: {hooks: pre-update}")).unwrap();

@@ -167,7 +167,7 @@ fn a_path_is_free_before_its_next_owner_comes() {
 }
 
 #[test]
-fn nothing_new_passes_a_first_stage_that_failed_when_a_node_goes() {
+fn a_failed_first_stage_blocks_new_rows_when_a_node_is_removed() {
     let mut bed = Bed::new(2);
     bed.create(template("a: x=1 node=node-0\n z: x=1 node=node-1")).unwrap();
     bed.idle();

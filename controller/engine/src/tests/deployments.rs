@@ -45,7 +45,7 @@ fn outputs(bed: &Bed) -> BTreeMap<String, Value> {
 }
 
 #[test]
-fn a_changed_config_or_input_runs_again_and_a_changed_server_replaces() {
+fn a_new_config_or_input_reruns_and_a_new_server_replaces() {
     let mut bed = Bed::new(2);
     bed.create(deployed("first", "")).unwrap();
     bed.idle();

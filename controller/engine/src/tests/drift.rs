@@ -53,7 +53,7 @@ fn observed(bed: &Bed, name: &str) -> String {
 }
 
 #[test]
-fn a_drift_shows_everywhere_and_is_durable_and_the_resource_stays_complete() {
+fn drift_is_shown_and_durable_and_the_resource_stays_complete() {
     let mut bed = made(ONE);
     says(&mut bed, "a", DriftState::Drifted, "eth0 is down");
     assert_eq!(told(&mut bed), ["drifted: eth0 is down"]);
@@ -132,7 +132,7 @@ fn what_a_check_found_is_corrected_by_hand_and_needs_no_job() {
 }
 
 #[test]
-fn what_was_corrected_by_hand_and_then_lost_with_its_ledger_is_made_again() {
+fn a_hand_corrected_resource_lost_with_its_ledger_is_recreated() {
     let mut bed = made(ONE);
     let held = bed.tables.rows.values().next().unwrap().progress.held.unwrap();
     let things = std::mem::take(&mut bed.hosts.get_mut(&node(0)).unwrap().things);
@@ -181,7 +181,7 @@ fn what_failed_is_not_taken_for_what_was_applied_before() {
 }
 
 #[test]
-fn what_is_seen_before_a_job_is_sent_counts_if_the_job_is_withdrawn() {
+fn drift_seen_before_a_withdrawn_job_still_counts() {
     let limits = Limits { in_flight_per_node: 1, ..Limits::default() };
     let mut bed = Bed::with(1, limits);
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-0")).unwrap();
@@ -202,7 +202,7 @@ fn what_is_seen_before_a_job_is_sent_counts_if_the_job_is_withdrawn() {
 }
 
 #[test]
-fn an_agent_that_flaps_writes_few_events_and_the_last_state_is_told() {
+fn an_agent_that_flaps_writes_few_events_but_tells_the_last() {
     let mut bed = made(ONE);
     for n in 0..1000 {
         let state = if n % 2 == 0 { DriftState::Drifted } else { DriftState::InSync };
@@ -237,7 +237,7 @@ fn what_differs_is_shown_without_what_a_parameter_hides() {
 }
 
 #[test]
-fn nobody_speaks_of_what_is_on_another_node_or_of_what_is_not_there() {
+fn drift_from_the_wrong_node_or_of_unknown_resources_is_ignored() {
     let mut bed = Bed::new(2);
     bed.create(template(ONE)).unwrap();
     bed.idle();
@@ -294,7 +294,7 @@ fn asked(bed: &Bed) -> usize {
 }
 
 #[test]
-fn facts_are_asked_of_the_agent_and_those_known_are_told_if_it_is_silent_or_away() {
+fn a_facts_request_returns_known_facts_if_the_agent_is_silent() {
     let mut bed = made(ONE);
     let ask = || Request::Facts { node: node(0) };
     let first = bed.put(ask());
@@ -326,7 +326,7 @@ fn facts_are_asked_of_the_agent_and_those_known_are_told_if_it_is_silent_or_away
 
 /// The drift is said while a job waits that comes to nothing, because the next revision ignores drift again.
 #[test]
-fn drift_that_is_ignored_again_does_not_come_back_with_a_job_that_never_began() {
+fn ignored_drift_does_not_return_with_a_job_that_never_began() {
     let source = |policy: &str, value: u32| {
         let template = format!(
             "heat_template_version: 2018-08-31\nresources:\n  \

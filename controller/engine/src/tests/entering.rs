@@ -183,7 +183,7 @@ fn slices_after_a_restart_grow_from_small_ones() {
 }
 
 #[test]
-fn a_row_that_failed_before_is_tried_where_an_operation_begins_again() {
+fn a_row_failed_before_is_tried_when_an_operation_enters_again() {
     let mut bed = slow_bed(1);
     bed.create(template(&rows(3, "x=1"))).unwrap();
     enter(&mut bed);
@@ -241,7 +241,8 @@ fn a_large_rollback_sends_no_job_of_the_operation_before() {
 }
 
 #[test]
-fn what_failed_before_a_large_rollback_is_tried_whenever_the_controller_ends() {
+fn a_rollback_tries_failed_rows_whenever_the_controller_ends() {
+    // The rollback is large: it enters in several slices.
     for slices in 0..3 {
         let mut bed = slow_bed(1);
         bed.create(template(&rows(3, "x=1"))).unwrap();
@@ -297,7 +298,7 @@ fn a_report_is_durable_though_an_operation_follows_in_its_turn() {
 }
 
 #[test]
-fn an_operation_that_is_cancelled_while_it_enters_is_whole_in_the_store() {
+fn an_operation_cancelled_while_it_enters_is_stored_whole() {
     let mut bed = slow_bed(2);
     bed.create(template(&rows(7, "x=1"))).unwrap();
     slice(&mut bed);

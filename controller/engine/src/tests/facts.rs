@@ -27,7 +27,7 @@ fn values(bed: &Bed) -> Vec<String> {
 }
 
 #[test]
-fn a_template_waits_for_facts_and_takes_them_as_they_are_at_its_next_operation() {
+fn a_template_waits_for_facts_and_rereads_them_per_operation() {
     let ask = "x: {get_node: [node-1, links, eth0.100, mac]}, n: {get_node: [node-1, name]}";
     let mut bed = Bed::new(2);
     bed.create(source(ask)).unwrap();
@@ -58,7 +58,7 @@ fn a_template_waits_for_facts_and_takes_them_as_they_are_at_its_next_operation()
 }
 
 #[test]
-fn what_a_server_told_is_not_true_of_the_one_that_takes_its_name() {
+fn facts_do_not_pass_to_the_server_that_takes_the_name() {
     for removed in [true, false] {
         let mut bed = Bed::new(2);
         bed.receive(&node(1), facts("debian", 1));

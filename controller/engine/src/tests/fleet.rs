@@ -546,7 +546,7 @@ fn a_clean_up_that_failed_is_not_tried_again_because_of_nodes() {
 }
 
 #[test]
-fn a_content_is_there_for_a_job_that_was_never_sent_before_two_restarts() {
+fn a_content_for_an_unsent_job_survives_two_restarts() {
     let large = "x".repeat(100_000);
     let file = format!(
         "  f: {{type: Muster::File, depends_on: a, properties: {{node: node-1, path: /f, content: {large}}}}}\n"

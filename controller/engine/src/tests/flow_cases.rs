@@ -199,7 +199,7 @@ mod ec_flow_rule_store {
     }
 
     #[test]
-    fn counters_are_sampled_no_more_often_than_a_device_can_say_them() {
+    fn counters_are_sampled_no_faster_than_a_device_reports_them() {
         let mut bed = Bed::new(2);
         for index in 0..2 {
             bed.apply_rules(&device(index), &[rule(1, 1)]);

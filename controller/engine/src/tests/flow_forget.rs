@@ -25,7 +25,7 @@ fn take(bed: &mut Bed, device: &DeviceName) -> FlowDevice {
 }
 
 #[test]
-fn a_state_that_crosses_the_order_to_forget_takes_nothing_off_the_device() {
+fn a_state_that_crosses_a_forget_order_removes_nothing() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
     let state = bed.hosts[&node(0)].flows.state(&d.bridge);
@@ -61,7 +61,7 @@ fn an_agent_that_was_not_told_to_forget_is_told_when_it_is_back() {
 }
 
 #[test]
-fn an_order_to_forget_that_is_lost_with_its_connection_is_said_again() {
+fn a_forget_order_lost_with_its_connection_is_sent_again() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.apply_rules(&d, &[rule(1, 1), rule(2, 1)]);
     let table = take(&mut bed, &d);
@@ -104,7 +104,7 @@ fn a_table_that_is_made_after_one_was_forgotten_is_another() {
 }
 
 #[test]
-fn a_number_that_is_free_again_is_not_removed_with_the_device_that_had_it() {
+fn a_reused_number_survives_the_removal_of_its_former_device() {
     let (mut bed, a, b) = (Bed::new(2), device(0), device(1));
     bed.apply_rules(&a, &[rule(1, 1)]);
     let ops = vec![put(&b, &rule(5, 1))];

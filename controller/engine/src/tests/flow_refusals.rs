@@ -64,7 +64,7 @@ fn a_guard_outlives_the_controller() {
 /// The request of an older write is sent again if a newer one is refused. No operation waits for
 /// the older one any longer.
 #[test]
-fn a_guard_of_a_write_that_was_written_over_outlives_the_controller() {
+fn the_guard_of_an_overwritten_write_outlives_the_controller() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.hold(0, true);
     bed.create(guarded_table(1)).unwrap();
@@ -186,7 +186,7 @@ fn a_write_does_not_fail_for_a_repair_that_nobody_is_blamed_for() {
 }
 
 #[test]
-fn one_write_of_many_that_is_refused_without_a_name_is_refused_twice() {
+fn an_unnamed_refusal_among_many_writes_happens_only_twice() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.disconnect(&node(0));
     bed.hosts.get_mut(&node(0)).unwrap().flows.blame_none_above = Some(0);
@@ -259,7 +259,7 @@ fn of_two_writes_that_fail_together_nothing_is_on_the_device() {
 }
 
 #[test]
-fn an_operation_does_not_complete_by_a_rule_of_another_that_fails() {
+fn an_operation_that_shares_a_failed_rule_fails_too() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.disconnect(&node(0));
     bed.bad(&d, 1, true);

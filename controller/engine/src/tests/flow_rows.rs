@@ -146,7 +146,7 @@ resources:
 
 /// Metrics would have the same sample twice if two owners had one name.
 #[test]
-fn a_resource_and_the_one_that_replaces_it_are_one_owner_to_people() {
+fn a_resource_and_its_replacement_are_shown_as_one_owner() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.create(flows("a: node-0/br0 1 2")).unwrap();
     bed.hold(0, true);
@@ -258,7 +258,7 @@ fn a_refused_rule_fails_its_resource_alone() {
 }
 
 #[test]
-fn a_failed_update_leaves_the_rules_as_they_were_and_can_be_rolled_back() {
+fn a_failed_update_keeps_the_old_rules_and_can_be_rolled_back() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.create(flows("a: node-0/br0 1 2")).unwrap();
     bed.bad(&d, 3, true);
@@ -271,7 +271,7 @@ fn a_failed_update_leaves_the_rules_as_they_were_and_can_be_rolled_back() {
 }
 
 #[test]
-fn a_newer_update_takes_back_what_no_agent_has_and_waits_for_what_one_has() {
+fn a_newer_update_withdraws_unsent_rules_and_awaits_sent_ones() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.hold(0, true);
     bed.create(flows("a: node-0/br0 1\n b: node-0/br0 2")).unwrap();
@@ -507,7 +507,7 @@ resources:
 
 /// The reason has the hidden text in the form of the rule, and in a notation that cannot be foreseen.
 #[test]
-fn why_a_rule_with_something_hidden_was_refused_shows_no_value_of_it() {
+fn a_refusal_of_a_hidden_rule_shows_no_hidden_value() {
     let template = "heat_template_version: 2018-08-31
 parameters:
   net: {type: string, default: 10.77.2.0/255.255.255.0, hidden: true}

@@ -188,7 +188,7 @@ fn one_batch_is_in_flight_and_the_last_writer_wins() {
 }
 
 #[test]
-fn a_refused_operation_fails_alone_and_what_it_changed_is_as_before() {
+fn a_refused_flow_operation_fails_alone_and_is_undone() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.apply_rules(&d, &[rule(1, 1), rule(4, 1)]);
     bed.bad(&d, 2, true);
@@ -231,7 +231,7 @@ fn a_newer_write_over_a_refused_one_goes_on() {
 }
 
 #[test]
-fn a_refused_put_over_a_removal_that_was_done_does_not_bring_it_back() {
+fn a_refused_put_does_not_revive_an_already_removed_rule() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.apply_rules(&d, &[rule(1, 1)]);
     bed.hold(0, true);
@@ -245,7 +245,7 @@ fn a_refused_put_over_a_removal_that_was_done_does_not_bring_it_back() {
 }
 
 #[test]
-fn what_a_refused_write_asked_for_too_is_there_for_who_asked_after_it() {
+fn a_rule_of_a_refused_write_stays_for_a_later_write() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.apply_rules(&d, &[rule(4, 1)]);
     bed.bad(&d, 2, true);
@@ -281,7 +281,7 @@ fn a_refusal_that_names_none_is_narrowed_down() {
 }
 
 #[test]
-fn what_a_newer_write_has_changed_is_not_added_while_it_is_narrowed_down() {
+fn a_search_for_the_refused_rule_adds_no_outdated_version() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.bad(&d, 2, true);
     bed.hosts.get_mut(&node(0)).unwrap().flows.blame_none_above = Some(0);
@@ -392,7 +392,7 @@ fn a_node_that_never_joined_is_waited_for() {
 }
 
 #[test]
-fn a_batch_that_was_out_when_the_controller_ended_is_known_by_its_outcome() {
+fn a_batch_in_flight_over_a_restart_is_known_by_its_outcome() {
     for lost in [false, true] {
         let (mut bed, d) = (Bed::new(1), device(0));
         bed.hold(0, true);
@@ -449,7 +449,7 @@ fn a_large_batch_is_fetched() {
 }
 
 #[test]
-fn what_the_device_lost_or_altered_is_sent_again_and_what_is_nobodys_is_removed() {
+fn lost_or_altered_rules_are_resent_and_unowned_ones_removed() {
     let (mut bed, d) = (Bed::new(1), device(0));
     bed.apply_rules(&d, &[rule(1, 1), rule(2, 1), rule(3, 1)]);
     let entries = &mut bed.hosts.get_mut(&node(0)).unwrap().flows.devices.get_mut(&d.bridge).unwrap().entries;

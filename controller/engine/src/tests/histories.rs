@@ -281,7 +281,7 @@ fn what_a_welcomed_node_has_yet_to_say_is_held_as_well() {
 }
 
 #[test]
-fn what_was_to_be_corrected_before_it_is_known_does_not_go_any_more() {
+fn a_correction_from_before_a_restore_is_known_is_not_sent() {
     let mut bed = of_older_rules();
     bed.hosts.get_mut(&node(0)).unwrap().flows.held = true;
     bed.connect(&node(0));

@@ -130,7 +130,7 @@ fn a_newer_operation_begins_with_all_hooks_set() {
 
 /// A job that an operator holds back now must not run because it was queued for a node that is away.
 #[test]
-fn a_job_that_has_not_left_waits_at_the_hooks_of_a_newer_operation() {
+fn an_unsent_job_waits_at_the_hooks_of_a_newer_operation() {
     const HOOKS: &str = "a: {hooks: [pre-create, pre-update]}";
     // Whether the thing exists, the hooks of the first operation, the hook cleared in between, and
     // the hook at which the row then waits.
@@ -172,7 +172,7 @@ fn a_job_that_has_not_left_waits_at_the_hooks_of_a_newer_operation() {
 }
 
 #[test]
-fn a_stack_whose_time_is_over_names_the_hook_and_goes_on_when_it_is_cleared() {
+fn a_timed_out_stack_names_its_hook_and_resumes_when_cleared() {
     let mut bed = Bed::new(1);
     bed.create(under(template("a: x=1\n b: x=1 | a"), "a: {hooks: pre-create}")).unwrap();
     bed.pass(Duration::from_secs(100_001));
@@ -252,7 +252,7 @@ fn a_delete_waits_at_the_hooks_of_the_last_revision() {
 }
 
 #[test]
-fn a_replacement_waits_as_a_new_thing_and_the_old_one_as_one_that_goes() {
+fn a_replacement_waits_at_create_hooks_then_at_delete_hooks() {
     let mut bed = Bed::new(1);
     bed.create(template("a: !x=1\n b: y=@a.!x")).unwrap();
     bed.idle();
@@ -379,7 +379,7 @@ fn restricted_actions_fail_the_resource_and_change_nothing() {
 }
 
 #[test]
-fn a_branch_that_is_to_be_replaced_is_not_cut_short_by_a_failure_beside_it() {
+fn a_replaced_branch_is_not_cut_short_by_another_failure() {
     let mut bed = Bed::new(1);
     let restricted = "b: {restricted_actions: update}";
     bed.create(under(template("a: x=1\n b: x=@a.x\n c: !y=@a.x\n d: x=@c.!y"), restricted)).unwrap();

@@ -142,7 +142,7 @@ fn wish(from: usize, to: usize, address: u128) -> Wish {
 }
 
 #[test]
-fn an_intent_is_installed_moves_when_a_cable_is_cut_and_leaves_nothing() {
+fn an_intent_installs_moves_on_a_cut_cable_and_leaves_nothing() {
     let mut ring = Ring::new(5);
     ring.submit("one", 0, 2).unwrap();
     assert_eq!((ring.state("one"), ring.path("one").as_str(), ring.rules()), (State::Installed, "0 1 2", 3));
@@ -316,7 +316,7 @@ fn a_device_that_refuses_leaves_nothing_on_the_others() {
 }
 
 #[test]
-fn a_node_that_is_away_is_gone_round_and_cleaned_up_when_it_is_back() {
+fn an_away_node_is_bypassed_and_cleaned_up_on_its_return() {
     let mut ring = Ring::new(5);
     ring.submit("one", 0, 2).unwrap();
     ring.bed.disconnect(&node(1));

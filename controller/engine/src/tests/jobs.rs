@@ -42,7 +42,7 @@ fn a_node_that_is_away_gets_its_job_again() {
 }
 
 #[test]
-fn an_agent_that_does_not_answer_is_asked_again_and_then_given_up() {
+fn a_silent_agent_is_asked_again_and_then_given_up() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1")).unwrap();
     for _ in 0..8 {
@@ -154,7 +154,7 @@ fn work_in_flight_is_bounded_per_node() {
 
 /// A failed attempt may have changed something, so it is not as if there had been no job.
 #[test]
-fn a_further_try_that_is_taken_back_leaves_something_to_clean_up() {
+fn a_withdrawn_retry_leaves_something_to_clean_up() {
     for away in [false, true] {
         let mut bed = Bed::new(1);
         bed.create(template("a: x=1\n b: x=1")).unwrap();

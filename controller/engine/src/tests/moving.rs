@@ -203,7 +203,7 @@ fn a_late_answer_counts_and_one_that_nobody_asked_for_does_not() {
 
 /// A resource that came while the node moved, and whose job never left, is no lost one.
 #[test]
-fn a_resource_that_waits_for_a_node_that_left_waits_for_its_return() {
+fn a_resource_of_a_departed_node_waits_for_its_return() {
     let (mut bed, _) = moving();
     bed.create(template("a: x=1 node=node-0")).unwrap();
     bed.receive(&node(0), Up::Moved(MoveOutcome::Left));

@@ -21,7 +21,7 @@ fn labels(bed: &Bed) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn a_node_is_silent_since_it_was_last_heard_and_that_is_not_written() {
+fn a_nodes_silence_is_counted_but_not_written() {
     let mut bed = Bed::new(1);
     let silent = |bed: &Bed| bed.engine.view().node_views().remove(0).silent.map(|time| time.as_secs());
     bed.pass(Duration::from_secs(40));
@@ -91,7 +91,7 @@ fn labels_are_set_and_removed_and_bounded() {
 }
 
 #[test]
-fn a_revoked_node_has_no_connection_and_no_job_until_it_joins_again_with_a_token_for_its_name() {
+fn a_revoked_node_is_cut_off_until_it_joins_with_its_own_token() {
     let mut bed = Bed::new(2);
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1")).unwrap();
     bed.ask(Request::RevokeNode { node: node(0) }).unwrap();
@@ -152,7 +152,8 @@ fn a_token_that_was_open_for_a_revoked_name_is_worth_nothing() {
 }
 
 #[test]
-fn a_delete_ends_with_the_removal_of_the_node_it_waits_for_and_the_node_is_cleaned_up_when_it_returns() {
+fn a_delete_ends_with_the_removal_of_the_node_it_waits_for() {
+    // The node is cleaned up when it returns.
     for restart in [false, true] {
         let mut bed = Bed::new(2);
         bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1 | a\n c: x=1 node=node-0 | a")).unwrap();
@@ -183,7 +184,7 @@ fn a_delete_ends_with_the_removal_of_the_node_it_waits_for_and_the_node_is_clean
 }
 
 #[test]
-fn what_the_stack_still_wants_is_made_anew_after_what_was_there_is_gone() {
+fn a_wanted_resource_is_recreated_after_its_node_is_cleaned_up() {
     for restart in [false, true] {
         let mut bed = Bed::new(2);
         bed.create(template("a: x=1 node=node-0\n b: x=@a.x node=node-1\n c: x=1 node=node-1")).unwrap();
@@ -327,7 +328,7 @@ fn a_removal_at_any_point_of_a_job() {
 }
 
 #[test]
-fn a_clean_up_that_fails_is_listed_and_tried_again_and_holds_nothing_else_up() {
+fn a_failed_clean_up_is_listed_retried_and_blocks_nothing_else() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1\n b: x=1 | a\n c: x=1")).unwrap();
     bed.idle();
@@ -411,7 +412,7 @@ fn a_replaced_pair_on_a_removed_node() {
 }
 
 #[test]
-fn a_removed_node_is_removed_once_and_one_that_never_joined_not_at_all() {
+fn a_node_can_be_removed_once_and_only_if_it_ever_joined() {
     let mut bed = Bed::new(2);
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=waited-for")).unwrap();
     bed.idle();
@@ -459,7 +460,7 @@ fn what_a_node_says_of_anothers_job_changes_nothing() {
 }
 
 #[test]
-fn the_events_of_a_stack_say_what_was_left_behind_and_what_became_of_it() {
+fn stack_events_say_what_a_removal_left_and_what_became_of_it() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-0")).unwrap();
     bed.idle();
@@ -477,7 +478,8 @@ fn the_events_of_a_stack_say_what_was_left_behind_and_what_became_of_it() {
 }
 
 #[test]
-fn what_waits_at_a_hook_on_a_removed_node_or_needs_what_was_there() {
+fn a_hook_waits_again_after_a_removed_node_returns() {
+    // The hook belongs to a row of the removed node, or to a row that needs one.
     // `b`, which needs `a`, or `a` itself waits at a hook on node-1. The node of `a` is removed.
     for hooks in ["b: {hooks: pre-create}", "b: {hooks: post-create}", "a: {hooks: post-create}"] {
         for restart in [false, true] {
@@ -555,7 +557,7 @@ fn a_token_with_a_rate_has_them_join_one_after_the_other() {
 }
 
 #[test]
-fn a_second_greeting_ends_the_connection_and_nothing_more_of_it_counts() {
+fn a_second_greeting_ends_the_connection_and_is_ignored() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1")).unwrap();
     let connection = bed.hosts[&node(0)].connection.unwrap();

@@ -79,7 +79,7 @@ fn a_job_that_an_older_agent_cannot_read_is_not_sent_again() {
 }
 
 #[test]
-fn a_job_that_waits_for_its_node_fails_where_an_older_agent_comes() {
+fn a_job_for_an_away_node_fails_if_an_older_agent_comes() {
     let mut bed = Bed::new(1);
     bed.create(source("UTC")).unwrap();
     bed.idle();

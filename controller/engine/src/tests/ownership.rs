@@ -123,7 +123,7 @@ fn a_rollback_brings_the_older_policy_back() {
 }
 
 #[test]
-fn what_was_taken_out_and_retained_is_made_anew_when_it_comes_back() {
+fn a_retained_resource_that_returns_is_created_again() {
     let mut bed = Bed::new(1);
     bed.create(file("a", "/a", "deletion_policy: retain, ")).unwrap();
     bed.idle();
@@ -339,7 +339,7 @@ fn what_is_to_stay_stays_when_its_node_was_removed_and_returns() {
 }
 
 #[test]
-fn what_others_made_is_not_lost_with_its_node_and_is_looked_at_again_when_it_returns() {
+fn an_external_resource_survives_node_removal_and_is_rechecked() {
     for restart in [false, true] {
         let mut bed = Bed::new(1);
         bed.hosts.get_mut(&node(0)).unwrap().foreign.push(spec("1"));

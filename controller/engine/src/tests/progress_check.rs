@@ -62,7 +62,7 @@ fn what_is_cleaned_up_waits_for_those_that_need_it() {
 }
 
 #[test]
-fn when_nothing_moves_an_event_names_what_is_waited_for_and_then_less_and_less_often() {
+fn a_progress_check_names_the_waits_less_and_less_often() {
     let mut bed = Bed::new(2);
     bed.disconnect(&node(1));
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1\n c: x=1 node=nobody\n d: x=1 | b"))
@@ -187,7 +187,7 @@ fn rows_that_wait_are_found_though_nothing_is_done_on_them() {
 }
 
 #[test]
-fn a_large_graph_is_one_of_types_also_while_little_of_it_is_under_way() {
+fn a_large_graph_is_grouped_by_type_even_if_little_is_running() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-0 | a\n c: x=1 node=node-0")).unwrap();
     bed.idle();

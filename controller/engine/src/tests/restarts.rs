@@ -61,7 +61,7 @@ fn a_node_put_back_to_an_older_state_is_brought_forward() {
 }
 
 #[test]
-fn what_an_agent_lost_while_a_traversal_is_on_its_way_is_made_in_order() {
+fn a_resource_lost_during_a_traversal_is_recreated_in_order() {
     let mut bed = Bed::new(2);
     bed.create(template("a: x=1 node=node-0\n b: x=1 node=node-1 | a")).unwrap();
     bed.idle();
@@ -89,7 +89,7 @@ fn rows_that_are_gone_hold_nobody_up_who_waits_for_room() {
 }
 
 #[test]
-fn what_is_made_again_waits_for_room_longer_than_the_operation_lasts() {
+fn a_resource_to_recreate_waits_for_room_beyond_its_operation() {
     let mut bed = Bed::with(2, Limits { in_flight_per_stack: 1, ..Limits::default() });
     bed.create(template("a: x=1 node=node-1\n b: x=1 node=node-1\n c: x=1 node=node-0")).unwrap();
     bed.idle();
@@ -127,7 +127,7 @@ fn refused() -> Outcome {
 }
 
 #[test]
-fn a_withdrawn_attempt_that_never_reached_the_agent_is_over_with_the_outcome_of_the_one_before() {
+fn an_undelivered_withdrawn_retry_ends_with_the_former_outcome() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1")).unwrap();
     bed.fail_next(&node(0), false);
@@ -176,7 +176,7 @@ fn an_agent_cannot_use_the_numbers_up() {
 }
 
 #[test]
-fn a_job_taken_back_that_an_older_store_gave_leaves_what_the_agent_has_to_be_cleaned_up() {
+fn a_withdrawn_job_of_an_older_store_leaves_state_to_clean_up() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1")).unwrap();
     let job = bed.hosts.get_mut(&node(0)).unwrap().queue.pop_front().unwrap();
@@ -189,7 +189,7 @@ fn a_job_taken_back_that_an_older_store_gave_leaves_what_the_agent_has_to_be_cle
 }
 
 #[test]
-fn a_stack_whose_revision_cannot_be_read_is_failed_and_can_be_deleted() {
+fn a_stack_with_an_unreadable_revision_fails_and_is_deletable() {
     let mut bed = Bed::new(1);
     bed.create(template("a: x=1\n b: x=1 | a")).unwrap();
     bed.run_at(&node(0), 0);

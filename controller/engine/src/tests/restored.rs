@@ -163,7 +163,7 @@ fn what_a_node_has_of_a_row_that_never_left_is_listed_each_time() {
 /// The update started before its node connected. The node has the thing, as its ledger shows while
 /// the row waits for clean-up.
 #[test]
-fn what_a_node_turns_out_to_have_goes_by_a_job_for_a_wish_of_before() {
+fn an_update_removes_a_resource_that_a_node_reports_later() {
     let mut bed = Bed::new(2);
     bed.disconnect(&node(0));
     bed.create(template("a: x=1 node=node-0")).unwrap();
@@ -187,7 +187,7 @@ fn what_a_node_turns_out_to_have_goes_by_a_job_for_a_wish_of_before() {
 
 /// The row's first job was withdrawn before the backup, and its desired state with it.
 #[test]
-fn what_had_no_desired_state_in_the_backup_goes_by_its_nodes_ledger() {
+fn a_row_without_desired_state_is_deleted_by_the_nodes_ledger() {
     let mut bed = Bed::new(1);
     bed.disconnect(&node(0));
     bed.create(template("a: x=1")).unwrap();
@@ -207,7 +207,7 @@ fn what_had_no_desired_state_in_the_backup_goes_by_its_nodes_ledger() {
 /// Without a desired state the agent cannot be told to leave the thing. The stack is deleted, and
 /// the thing stays.
 #[test]
-fn what_is_retained_without_a_desired_state_stays_and_does_not_hold_its_stack_up() {
+fn a_retained_row_without_desired_state_does_not_block_a_delete() {
     let retained = || {
         let text = "heat_template_version: 2018-08-31\nresources:\n  a: {type: Muster::Dummy, deletion_policy: retain, \
                     properties: {node: node-0, values: {x: '1'}}}\n";
@@ -433,7 +433,7 @@ fn a_rule_that_was_written_since_is_not_left_when_it_is_lost() {
 
 /// The disk of a restored site goes back again, after its table was decided.
 #[test]
-fn a_table_that_was_decided_is_held_when_the_store_goes_back_again() {
+fn a_decided_table_is_held_when_the_store_goes_back_again() {
     let mut bed = Bed::new(2);
     bed.apply_rules(&device(0), &[rule(1, 0)]);
     bed.idle();
@@ -484,7 +484,7 @@ fn removed_rules_are_as_the_store_says() {
 }
 
 #[test]
-fn what_the_list_had_no_room_for_is_listed_when_the_rest_is_decided() {
+fn held_resources_beyond_the_limit_are_listed_after_a_decision() {
     let many = |x: u8| (0..4).map(|at| format!("r{at}: x={x}\n")).collect::<String>();
     let limits = Limits { held_per_node: 3, ..Limits::default() };
     for is_wished in [false, true] {

@@ -331,7 +331,7 @@ fn a_set_that_was_empty_has_proven_nothing() {
 }
 
 #[test]
-fn one_that_was_paused_in_its_last_batch_can_be_resumed_or_aborted() {
+fn a_rollout_paused_in_its_last_batch_can_be_resumed_or_aborted() {
     for action in [RolloutAction::Resume, RolloutAction::Abort] {
         let mut bed = fleet(2, "{batch: 2}");
         bed.update(of("2", true, "{batch: 2, max_failures: 2}")).unwrap();
@@ -423,7 +423,7 @@ fn again(bed: &mut Bed, nodes: usize, restarts: bool) {
 }
 
 #[test]
-fn a_set_whose_turn_had_not_come_stops_as_well_when_the_time_is_over() {
+fn a_set_that_has_not_begun_also_stops_at_the_timeout() {
     for restarts in [false, true] {
         let mut bed = Bed::new(3);
         (0..3).for_each(|index| web(&mut bed, index));
@@ -475,7 +475,7 @@ fn a_rollback_is_careful_with_what_never_was_right() {
 }
 
 #[test]
-fn where_being_away_counts_the_stack_fails_when_all_others_are_done() {
+fn the_policy_away_fail_fails_the_stack_after_all_others() {
     for restarts in [false, true] {
         let mut bed = fleet(4, "{batch: 4}");
         bed.disconnect(&node(3));
@@ -527,7 +527,7 @@ fn who_is_back_after_it_was_aborted_is_not_waited_for() {
 }
 
 #[test]
-fn who_comes_after_all_were_ready_is_no_part_of_what_was_aborted() {
+fn a_member_that_joins_later_is_no_part_of_an_aborted_rollout() {
     let of = |value: &str| {
         let root = format!(
             "resources:\n  a: {{type: Muster::Dummy, for_each: {{nodes: role=web}}, rollout: {{batch: 2}}, properties: {{values: {{v: {value}}}}}}}\n  b: {{type: Muster::Dummy, properties: {{node: node-2, values: {{v: {value}}}}}}}\n"
@@ -552,7 +552,7 @@ fn who_comes_after_all_were_ready_is_no_part_of_what_was_aborted() {
 
 /// Unsent jobs of the operation before belonged to a batch of that operation.
 #[test]
-fn an_update_begins_with_a_canary_though_jobs_wait_for_their_nodes() {
+fn an_update_begins_with_a_canary_despite_jobs_for_away_nodes() {
     let mut bed = fleet(3, "{batch: 3}");
     (1..3).for_each(|index| bed.disconnect(&node(index)));
     bed.update(of("2", false, "{batch: 3, away: wait}")).unwrap();

@@ -209,7 +209,7 @@ fn a_job_that_waits_does_not_go_to_a_node_that_loses_the_label() {
 }
 
 #[test]
-fn what_concerns_the_whole_network_is_for_stacks_without_a_label() {
+fn a_site_wide_resource_needs_a_stack_without_a_label() {
     let mut bed = rack();
     let link = source(
         "resources:\n  l: {type: Muster::TopologyLink, properties: {from: {device: node-0/br0, port: a}, to: {device: \

@@ -36,7 +36,7 @@ fn seen(bed: &mut Bed) -> String {
 }
 
 #[test]
-fn what_an_agent_repeats_of_a_job_is_masked_whichever_revision_it_was_of() {
+fn a_repeated_secret_is_masked_whichever_revision_it_is_from() {
     let mut bed = Bed::new(1);
     bed.create(with("first-s3cret")).unwrap();
     bed.begin(&node(0));
@@ -54,7 +54,7 @@ fn what_an_agent_repeats_of_a_job_is_masked_whichever_revision_it_was_of() {
 }
 
 #[test]
-fn after_a_restart_nothing_is_said_of_it_until_its_values_are_known_again() {
+fn a_restart_hides_drift_reasons_until_the_secrets_are_known() {
     let mut bed = Bed::new(1);
     bed.create(with("first-s3cret")).unwrap();
     bed.idle();

@@ -78,7 +78,7 @@ fn drifts(bed: &mut Bed, name: &str) {
 }
 
 #[test]
-fn what_is_corrected_restarts_the_units_that_a_change_of_it_would_restart() {
+fn a_correction_restarts_the_units_that_a_change_would_restart() {
     let group = "grp: {type: OS::Heat::ResourceGroup, properties: {count: 2, resource_def: {type: Muster::File, properties: {node: node-0, path: /etc/g.%index%, content: a}}}}\n  \
                  web: {type: Muster::Unit, properties: {node: node-0, name: web.service, active: started, restart_on: [grp], reload_on: [conf]}}";
     let reports = RESTARTED.replace("web: {", "web: {drift_policy: report, ");
@@ -214,7 +214,7 @@ fn a_restart_that_failed_is_not_tried_again_because_of_nodes() {
 }
 
 #[test]
-fn a_restart_that_is_owed_waits_for_its_node_and_no_operation_does() {
+fn an_owed_unit_restart_awaits_its_node_and_blocks_no_operation() {
     for more in BARRIERS {
         for (away, restarted) in [(false, false), (false, true), (true, false), (true, true)] {
             let mut bed = corrected(more);
@@ -243,7 +243,7 @@ fn a_restart_that_is_owed_waits_for_its_node_and_no_operation_does() {
 }
 
 #[test]
-fn a_correction_that_an_operation_takes_over_restarts_its_units_too() {
+fn a_correction_taken_over_by_an_operation_restarts_its_units() {
     let with = |node: &str| {
         let other = format!("x: {{type: Muster::Dummy, properties: {{node: {node}}}}}");
         template("a", "a", &format!("{RESTARTED}\n  {other}"))

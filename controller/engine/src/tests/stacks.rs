@@ -67,7 +67,7 @@ fn a_forced_replacement_is_a_new_row_and_the_old_goes_last() {
 }
 
 #[test]
-fn failures_are_retried_then_reported_while_independent_branches_go_on() {
+fn a_failure_is_retried_then_reported_while_other_branches_run() {
     let mut bed = Bed::new(1);
     bed.create(template("a: fail=create\n b: x=1 | a\n c: x=1")).unwrap();
     bed.idle();
@@ -253,7 +253,7 @@ fn one_thing_has_one_owner() {
 }
 
 #[test]
-fn a_stack_that_takes_too_long_names_the_missing_nodes_and_still_completes() {
+fn a_timed_out_stack_names_missing_nodes_and_still_completes() {
     let mut bed = Bed::new(1);
     let answer = bed.create(template("a: node=node-0\n b: node=node-1 | a")).unwrap();
     let Answer::Stack { warnings, .. } = answer else { panic!("a stack") };

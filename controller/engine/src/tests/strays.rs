@@ -177,7 +177,7 @@ fn a_removal_survives_the_controller_and_waits_for_its_node() {
 }
 
 #[test]
-fn a_removal_that_fails_is_listed_and_tried_again_when_the_node_comes() {
+fn a_failed_stray_removal_is_listed_and_retried_on_reconnect() {
     let mut bed = with_stray();
     let id = id_of(&bed, "/b");
     bed.ask(Request::Restored { verdict: Verdict::Remove, ids: id, node: None }).unwrap();
@@ -300,7 +300,7 @@ fn a_row_that_was_never_sent_does_not_share_its_id_with_a_stray() {
 
 /// An update gave the row another type before its node reported the thing.
 #[test]
-fn a_row_of_another_type_is_not_taken_for_what_was_made_under_its_id() {
+fn a_row_of_another_type_does_not_match_a_stray_of_its_id() {
     let mut bed = Bed::new(1);
     bed.disconnect(&node(0));
     bed.create(template("a: x=1 node=node-0")).unwrap();
@@ -322,7 +322,7 @@ fn a_row_of_another_type_is_not_taken_for_what_was_made_under_its_id() {
 }
 
 #[test]
-fn a_stray_with_the_id_of_another_nodes_resource_touches_nothing() {
+fn a_stray_with_another_nodes_resource_id_touches_nothing() {
     let mut bed = Bed::new(2);
     bed.create(template("x: node=node-0 v=1\ny: node=node-1 v=1")).unwrap();
     bed.idle();

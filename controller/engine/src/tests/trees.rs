@@ -187,7 +187,7 @@ fn a_count_that_is_known_later() {
 }
 
 #[test]
-fn what_failed_or_was_cleared_stays_so_when_a_count_becomes_known() {
+fn failed_and_cleared_rows_stay_so_when_a_count_becomes_known() {
     let root = "resources:\n  \
           bad: {type: OS::Heat::TestResource, properties: {fail: true}}\n  \
           n: {type: Muster::Dummy, properties: {node: node-0, values: {count: 2}}}\n  \
@@ -517,7 +517,7 @@ fn what_is_removed_by_reference_is_found_also_on_its_way_out() {
 }
 
 #[test]
-fn what_is_removed_is_remembered_although_the_controller_ends_as_the_count_becomes_known() {
+fn a_removal_policy_survives_a_crash_as_the_count_becomes_known() {
     let with = |policies: &str| {
         let root = format!(
             "resources:\n  \

@@ -31,7 +31,8 @@ fn what_is_taken_back_and_wanted_again_is_sent_once() {
 }
 
 #[test]
-fn a_failed_entry_whose_write_was_open_at_a_start_is_removed_from_the_device() {
+fn a_failed_entry_with_an_open_write_is_removed_from_the_device() {
+    // The write was open when the controller started.
     let packed = Packed::new(&Entry::from_json(&json!({"priority": 1})).unwrap()).unwrap();
     let (id, digest) = (FlowId(0x4d55_0000_0000_0001), packed.digest());
     let refused: Arc<str> = "refused".into();

@@ -27,7 +27,7 @@ fn tracked() -> (Topology, Tracker<u32>) {
 }
 
 #[test]
-fn what_goes_concerns_who_stands_on_it_and_what_comes_who_hopes_for_it() {
+fn a_loss_affects_intents_on_it_and_a_gain_those_that_lack_it() {
     let (mut topology, tracker) = tracked();
     topology.hear(&at("d:e"), &at("e:d")).expect("a link");
     let hop = |from: &str, to: &str| link(&topology, from, to);

@@ -210,7 +210,7 @@ fn from_one_to_many_and_from_many_to_one() {
 }
 
 #[test]
-fn what_cannot_be_reached_is_an_error_or_left_out_where_that_is_allowed() {
+fn an_unreachable_point_is_an_error_or_left_out_if_allowed() {
     let mut topology = network("a-b c-d");
     topology.set_port(&at("b:h2"), false).expect("a port");
     let kind = |to: &[&str]| Kind::SinglePointToMultiPoint {

@@ -252,7 +252,7 @@ fn a_host_that_two_nodes_claim_is_with_neither() {
 }
 
 #[test]
-fn over_a_restart_hosts_are_where_they_were_until_somebody_tells() {
+fn hosts_keep_their_places_over_a_restart_until_reported() {
     let mut site = Site::new("a-b b-c c-a");
     let seen =
         |port: &str| (vec![(host(2), Host { location: at(port), addresses: Vec::new() })], at(port).device);

@@ -48,7 +48,7 @@ fn the_next_cheapest_come_in_order() {
 }
 
 #[test]
-fn two_paths_share_nothing_also_where_the_cheapest_one_stands_in_the_way() {
+fn two_paths_are_disjoint_even_if_the_cheapest_is_in_the_way() {
     // The trap: the cheapest path a b c d leaves no second one, but two other paths are disjoint.
     let topology = network("a-b b-c c-d a-c=5 b-d=5");
     let (a, d) = (device(&topology, "a"), device(&topology, "d"));

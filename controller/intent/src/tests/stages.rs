@@ -43,7 +43,7 @@ fn what_is_new_comes_first_then_what_changes_then_what_goes() {
 }
 
 #[test]
-fn a_rule_that_takes_packets_of_one_that_goes_comes_as_that_goes() {
+fn a_rule_that_takes_over_packets_comes_as_the_old_one_goes() {
     let topology = network("a-b b-c");
     let of = |priority, vlan| {
         let constraints = Constraints { vlan, ..Constraints::default() };

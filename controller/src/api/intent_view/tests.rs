@@ -94,7 +94,7 @@ fn an_intent_has_the_keys_of_the_contract() {
 }
 
 #[test]
-fn of_one_with_something_hidden_nothing_is_shown_but_how_it_stands() {
+fn an_intent_with_hidden_parts_shows_only_its_state() {
     let mut one = installed();
     one.rows[0].1.as_mut().unwrap().secret = true;
     let view = json!(shown(&one));

@@ -59,7 +59,7 @@ async fn an_update_says_which_parameters_go_back_to_their_defaults() {
 }
 
 #[tokio::test]
-async fn a_template_that_shows_what_was_hidden_does_not_get_the_kept_value() {
+async fn a_template_that_unhides_a_parameter_gets_no_kept_value() {
     let world = World::new().await;
     let hidden = "heat_template_version: 2018-08-31
 parameters:

@@ -109,7 +109,7 @@ fn refusals_that_anybody_can_cause_have_so_many_rows_a_minute() {
 }
 
 #[test]
-fn servers_that_may_not_join_have_so_many_rows_a_minute_and_others_all() {
+fn audit_rows_are_limited_per_minute_for_refused_joins_only() {
     let mut audit = Audit::default();
     let join = || {
         Request::Join(JoinAsk {

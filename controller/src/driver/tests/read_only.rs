@@ -31,7 +31,7 @@ fn a_full_disk_forgets_what_is_not_durable_says_so_and_recovers() {
 }
 
 #[test]
-fn a_report_that_could_not_be_written_is_not_acknowledged_and_counts_when_it_comes_again() {
+fn an_unwritten_report_is_acknowledged_only_when_repeated() {
     let mut bench = Bench::new();
     bench.turn(create(1)).unwrap();
     let key = bench.job().key();
@@ -109,7 +109,7 @@ fn a_commit_that_may_have_been_made_is_not_called_refused() {
 }
 
 #[test]
-fn a_controller_that_was_replaced_does_not_say_that_there_is_nothing_to_do() {
+fn a_replaced_controller_refuses_even_a_turn_without_changes() {
     let nothing = || Request::SampleFlows;
     let mut bench = Bench::new();
     bench.turn(nothing()).unwrap();

@@ -87,7 +87,7 @@ fn what_is_free_is_left_to_others_for_a_while() {
 }
 
 #[test]
-fn a_standby_looks_when_a_renewal_is_due_and_when_the_lease_is_over() {
+fn a_standby_looks_when_a_renewal_is_due_or_the_lease_is_over() {
     let reserve = Duration::from_secs(1);
     let table = [
         (LeaseState::Held, Duration::ZERO, 0, 750),
@@ -119,7 +119,7 @@ fn a_standby_is_known_a_lease_after_its_first_look() {
 }
 
 #[test]
-fn a_lease_seems_vacant_when_two_renewals_are_missing_or_it_was_given_up() {
+fn a_lease_is_vacant_after_two_missed_renewals_or_if_given_up() {
     let mut standby = Standby::new(member("c2"), TERMS);
     assert!(standby.is_vacant(at(0)));
     standby.saw(at(1_000), Some(&record(3, 1, LeaseState::Held)), Duration::ZERO);
@@ -390,7 +390,7 @@ fn a_namesake_is_one_that_renews_the_lease_meanwhile() {
 
 /// A standby sees these holders, a second each: the epoch, and the number of agents.
 #[test]
-fn a_standby_asks_where_as_many_agents_come_to_it_as_the_holder_has() {
+fn a_standby_asks_when_it_sees_as_many_agents_as_the_holder() {
     type Seen = Vec<(u32, usize)>;
     let always = |agents, seconds| vec![(3, agents); seconds];
     let then = |first: usize, last: usize, at: usize| {

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_kept_for_known_addresses_and_those_share_them_as_well() {
+    fn places_are_reserved_for_known_addresses_and_shared_by_them() {
         let mut room = Room::new(BOUNDS, 1);
         room.good(at(0), host(9));
         room.good(at(0), host(8));

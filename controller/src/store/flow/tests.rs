@@ -355,7 +355,7 @@ fn an_entry_that_hides_something_can_be_read_with_the_key_alone() {
 
 /// The parameter was not hidden before.
 #[test]
-fn what_becomes_hidden_is_sealed_and_at_the_next_start_nothing_is_left_of_it_in_clear() {
+fn a_newly_hidden_value_leaves_no_clear_text_after_a_restart() {
     let place = Place::sqlite();
     let mut store = place.open();
     let shown = record(8, false, &[(2, false)]);

@@ -32,7 +32,7 @@ fn no_nonce_comes_twice() {
 }
 
 #[test]
-fn a_key_is_made_for_the_owner_alone_and_only_where_nothing_is_sealed() {
+fn a_key_is_created_owner_only_and_only_if_nothing_is_sealed() {
     let (_folder, file) = folder();
     let lost = DataKey::from_bytes([9; 32]);
     let error = file.open(Some(lost.id())).unwrap_err();

@@ -158,7 +158,7 @@ fn a_take_ends_a_transaction_that_hangs_and_waits_for_none() {
 }
 
 #[test]
-fn a_controller_has_the_sites_keys_from_the_database_if_it_has_the_data_key() {
+fn a_controller_with_the_data_key_gets_the_sites_shared_keys() {
     let place = Place::postgres();
     let c1 = table(&place, "c1");
     let term = c1.take(None, 1).unwrap().unwrap();

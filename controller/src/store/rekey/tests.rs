@@ -110,7 +110,7 @@ fn what_is_sealed_is_read_again_and_nothing_is_left_in_clear() {
 }
 
 #[test]
-fn without_its_key_a_sealed_database_is_refused_and_stays_as_it_is() {
+fn a_sealed_database_without_its_key_is_refused_unchanged() {
     let folder = tempfile::tempdir().unwrap();
     sealed(folder.path());
     let file = folder.path().join(KEY_FILE);
@@ -169,7 +169,7 @@ fn a_new_key_opens_everything_and_the_old_one_nothing() {
 
 /// Cut short after each of its steps.
 #[test]
-fn whatever_a_crash_leaves_of_a_change_of_keys_the_next_start_opens_the_database() {
+fn a_start_opens_the_database_after_a_rekey_cut_at_any_step() {
     for steps in 0..=3 {
         each(|place| {
             sealed_in(place);

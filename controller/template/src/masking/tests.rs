@@ -41,7 +41,7 @@ fn long_ones_anywhere_short_ones_as_words() {
 }
 
 #[test]
-fn one_that_begins_with_another_goes_whole_and_a_mask_is_not_masked_again() {
+fn a_longer_secret_is_masked_whole_and_a_mask_is_not_remasked() {
     let both = secrets(&[json!("abcd"), json!("abcdefgh"), json!("***")]);
     assert_eq!(both.mask("abcdefgh abcd"), "****** ******");
     let parts = secrets(&[json!("abcd")]).and(&secrets(&[json!("abcdefgh"), json!(true)]));

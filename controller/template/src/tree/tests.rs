@@ -394,7 +394,7 @@ fn what_is_retained_or_external() {
 }
 
 #[test]
-fn a_drift_policy_holds_for_all_that_is_inside_and_says_nothing_else() {
+fn a_drift_policy_holds_for_nested_resources_and_nothing_more() {
     let nested = "resources: {a: {type: Muster::Dummy, drift_policy: ignore}, b: {type: Muster::Dummy}}";
     let of = |policy: &str| {
         let root = format!(

@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_package_manager_could_take_for_something_else_is_refused() {
+    fn ambiguous_package_names_and_versions_are_refused() {
         for good in
             ["nginx", "g++", "libstdc++6", "python3.11", "NetworkManager", "java-1.8.0-openjdk", "a_b"]
         {

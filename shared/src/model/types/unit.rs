@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn a_unit_is_started_anew_for_its_files_and_for_what_it_is_to_be_restarted_on() {
+    fn a_unit_restarts_when_its_files_or_restart_on_change() {
         let was = unit("a.service");
         let same = Unit { enabled: Some(true), settle: 5, reload_on: "2".into(), ..was.clone() };
         assert_eq!(was.start_digest(), same.start_digest());

@@ -74,7 +74,8 @@ impl Round {
 }
 
 #[test]
-fn an_agent_that_is_killed_during_a_batch_leaves_all_or_nothing_of_it_and_ends_it() {
+fn an_agent_killed_during_a_batch_leaves_all_or_nothing_of_it() {
+    // The restarted agent completes the batch.
     let mut round = Round::start();
     for place in [Place::Sent, Place::Logged, Place::Applied, Place::Logged, Place::Sent] {
         round.next(place);
@@ -90,7 +91,7 @@ fn an_agent_that_is_killed_during_a_batch_leaves_all_or_nothing_of_it_and_ends_i
 }
 
 #[test]
-fn a_switch_that_is_killed_during_a_batch_gets_it_when_it_is_back() {
+fn a_switch_killed_during_a_batch_gets_it_on_its_return() {
     let mut round = Round::start();
     for place in [Place::Sent, Place::Logged, Place::Applied, Place::Logged, Place::Sent] {
         round.next(place);

@@ -92,7 +92,7 @@ fn nobody_waits_for_an_agent_that_has_ended() {
 
 /// As at a start of the server, where the agent comes first.
 #[test]
-fn a_key_of_an_agent_before_goes_also_if_the_database_comes_later() {
+fn an_old_flow_restore_key_is_removed_once_the_database_is_up() {
     let mut server = FlowServer::start();
     assert!(is_free(&server));
     server.agent.daemon.kill();
@@ -122,7 +122,7 @@ fn what_somebody_else_has_set_is_left_alone() {
 }
 
 #[test]
-fn a_switch_that_carries_the_way_to_the_controller_does_not_wait() {
+fn a_switch_on_the_management_path_does_not_wait() {
     let mut server = FlowServer::managed_over_a_bridge();
     let normal =
         serde_json::json!({"device": "web-1/br-mgmt", "priority": 3, "treatment": [{"output": "NORMAL"}]});

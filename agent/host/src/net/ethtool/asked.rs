@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_asked_for_counts_and_not_what_the_other_end_agrees_to() {
+    fn ethtool_compares_the_requested_speed_not_the_negotiated_one() {
         const ALL: &[&str] =
             &["10baseT/Half", "10baseT/Full", "100baseT/Half", "100baseT/Full", "1000baseT/Full"];
         const GIGABIT: &[&str] = &["1000baseT/Full"];

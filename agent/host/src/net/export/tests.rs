@@ -85,7 +85,7 @@ fn for_network_manager() {
 }
 
 #[test]
-fn bonds_and_taps_are_made_and_ports_of_open_vswitch_are_left_to_it() {
+fn networkd_export_makes_bonds_and_taps_and_leaves_ports_to_ovs() {
     let document = NetworkDocument::parse(&json!([
         {"type": "linux_bond", "name": "bond1", "bonding_options": "mode=active-backup miimon=100 fail_over_mac=2 primary=eth1",
          "members": [{"type": "interface", "name": "eth0"}, {"type": "interface", "name": "eth1"}]},

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_did_not_fit_is_read_anew_with_more_room_and_never_counts() {
+    async fn a_truncated_dump_is_read_again_with_more_room_and_never_used() {
         let mut rooms = Vec::new();
         let read = async |dump: &mut Dump| {
             rooms.push(dump.buffer.capacity());

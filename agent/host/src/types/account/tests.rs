@@ -31,7 +31,7 @@ fn user() -> User {
 }
 
 #[test]
-fn what_is_there_is_read_and_what_differs_is_told_without_what_is_secret() {
+fn an_account_is_read_and_its_differences_hide_secrets() {
     let (_dir, etc) = etc();
     let is = etc.user("web").unwrap();
     assert_eq!(
@@ -75,7 +75,7 @@ fn what_is_there_is_read_and_what_differs_is_told_without_what_is_secret() {
 }
 
 #[test]
-fn a_password_that_somebody_locked_stays_locked_unless_it_is_asked_for() {
+fn a_locked_password_stays_locked_unless_unlock_is_requested() {
     const NEW: &str = "$6$salt$new";
     let rows = [
         ("!", Some(NEW), None, Some(NEW)),
@@ -108,7 +108,7 @@ fn a_group_of_the_name_that_was_there_before_the_user_is_noted() {
 
 /// A user who wants to keep their keys puts these in the way.
 #[tokio::test]
-async fn keys_are_written_past_what_cannot_be_read_and_that_comes_back() {
+async fn authorized_keys_replace_an_unreadable_path_and_restore_it() {
     use std::os::unix::fs::MetadataExt as _;
 
     let rows = [

@@ -16,7 +16,7 @@ fn words(orders: &[Order]) -> Vec<String> {
 }
 
 #[test]
-fn dpkg_tells_what_is_there_whole_half_held_and_of_which_architecture() {
+fn dpkg_lists_version_hold_breakage_and_architecture() {
     let listing = apt::parse_list(
         "dpkg\tamd64\tinstall\tok\tinstalled\t1.21\n\
          web\tall\thold\tok\tinstalled\t1:2.0-1\n\
@@ -212,7 +212,7 @@ fn rpm_and_dnf_are_understood() {
 
 /// The older version tells of the cut: it is there until what stays is installed once more.
 #[test]
-fn what_stays_of_a_half_upgraded_one_is_installed_again_before_the_older_goes() {
+fn dnf_reinstalls_a_half_upgraded_package_then_erases_the_old() {
     let (listing, older) = dnf::parse_list(
         "web\tx86_64\t1:2-1\t9\nweb\tx86_64\t1:1-1\t3\nweb\ti686\t1:1-1\t2\nweb\ti686\t1:2-1\t8\n",
     );

@@ -373,7 +373,7 @@ fn no_more_than_may_begin_while_nobody_has_ended_well() {
 }
 
 #[test]
-fn a_node_that_is_gone_for_long_is_passed_over_as_the_policy_says() {
+fn a_node_gone_for_long_is_skipped_as_the_policy_says() {
     let begun = |away, max_failures, canary| {
         let mut rollout = Rollout::new(Policy { away, ..policy(2, max_failures, canary, 0) }, 1);
         (0..5).for_each(|n| rollout.says(n, Event::Wanted(None)));

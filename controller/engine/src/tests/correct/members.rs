@@ -39,7 +39,7 @@ fn label(bed: &mut Bed, index: usize, role: Option<&str>) {
 }
 
 #[test]
-fn what_could_not_be_corrected_is_not_tried_again_because_of_nodes() {
+fn a_failed_correction_is_not_retried_because_nodes_change() {
     for (name, well) in [("a[node-0]", true), ("b[node-0]", true), ("a[node-0]", false), ("b[node-0]", false)]
     {
         let mut bed = members(well);
@@ -78,7 +78,7 @@ fn what_could_not_be_corrected_is_not_tried_again_because_of_nodes() {
 }
 
 #[test]
-fn a_correction_that_nodes_took_back_is_tried_again_in_its_own_time() {
+fn a_correction_withdrawn_for_nodes_is_retried_in_its_own_time() {
     type Step = fn(&mut Bed);
     let narrow = Limits { in_flight_per_node: 1, ..Limits::default() };
     let table: [(&str, Limits, Step, Step); 3] = [
@@ -126,7 +126,7 @@ fn a_correction_that_nodes_took_back_is_tried_again_in_its_own_time() {
 }
 
 #[test]
-fn a_correction_whose_time_comes_while_its_node_is_away_is_tried_when_that_is_back() {
+fn a_correction_due_while_its_node_is_away_runs_on_its_return() {
     for restarted in [false, true] {
         let mut bed = made(&[("a", "correct")]);
         drifts(&mut bed, "a");
@@ -144,7 +144,7 @@ fn a_correction_whose_time_comes_while_its_node_is_away_is_tried_when_that_is_ba
 }
 
 #[test]
-fn a_correction_whose_time_comes_while_a_check_is_asked_for_is_tried_when_that_came_to_nothing() {
+fn a_correction_due_during_a_check_request_runs_if_that_fails() {
     let mut bed = made(&[("a", "correct")]);
     drifts(&mut bed, "a");
     bed.fail_next(&node(0), true);
@@ -187,7 +187,7 @@ fn a_correction_that_fails_while_nodes_come_fails_no_operation() {
 }
 
 #[test]
-fn what_a_check_counted_as_failed_is_not_counted_by_what_follows() {
+fn a_failure_counted_by_a_check_is_not_counted_again() {
     let mut bed = members(true);
     drifts(&mut bed, "a[node-0]");
     bed.fail_next(&node(0), true);
@@ -233,7 +233,7 @@ fn nobody_outside_of_a_selector_is_corrected() {
 }
 
 #[test]
-fn what_a_server_outside_of_a_selector_has_lost_is_not_made_again() {
+fn a_resource_lost_outside_its_selector_is_not_recreated() {
     let mut bed = members(false);
     bed.check().unwrap();
     bed.idle();

@@ -60,7 +60,7 @@ fn a_stack_has_links_and_an_intent_and_takes_them_away() {
 }
 
 #[test]
-fn an_intent_that_cannot_be_fails_its_stack_in_time_and_says_why() {
+fn an_impossible_intent_fails_its_stack_in_time_with_a_reason() {
     let mut ring = Ring::new(4);
     ring.cut(0, 1);
     ring.cut(0, 3);
@@ -129,7 +129,7 @@ fn a_delete_waits_for_a_node_that_is_away() {
 }
 
 #[test]
-fn a_resource_that_gave_its_intent_away_has_it_again_when_it_is_wanted_again() {
+fn a_rollback_returns_a_given_away_intent_to_its_resource() {
     let mut ring = Ring::new(4);
     ring.bed.create(template(&(link("ab", 0, 1, 2) + &intent("a", "way", 0, 1, "ab")))).unwrap();
     let bad = "  zz:\n    type: Muster::Dummy\n    depends_on: b\n    properties: {node: node-0, fail: create, values: {}}\n";

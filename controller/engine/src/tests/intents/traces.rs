@@ -122,7 +122,7 @@ fn a_switch_that_cannot_be_asked_ends_the_trace() {
 }
 
 #[test]
-fn an_agent_that_does_not_answer_is_waited_for_no_longer_than_its_time() {
+fn a_trace_waits_for_a_silent_agent_only_for_a_limited_time() {
     let mut ring = Ring::new(5);
     ring.submit("one", 0, 2).unwrap();
     ring.bed.hosts.get_mut(&node(1)).unwrap().flows.silent = true;
@@ -168,7 +168,7 @@ fn a_trace_holds_its_place_no_longer_than_its_time() {
 }
 
 #[test]
-fn nobody_answers_for_another_and_an_answer_to_nothing_means_nothing() {
+fn a_trace_ignores_answers_of_other_nodes_and_unasked_ones() {
     let mut ring = Ring::new(3);
     ring.bed.hosts.get_mut(&node(0)).unwrap().flows.silent = true;
     let id = ring.bed.put(Request::Trace { from: at(0), packet: packet(1) });
@@ -217,7 +217,7 @@ fn background(size: usize) -> Ring {
 }
 
 #[test]
-fn what_stays_broken_is_told_once_and_told_when_it_is_well_again() {
+fn a_broken_intent_is_reported_once_and_again_when_it_recovers() {
     let mut ring = background(5);
     assert_eq!(
         ring.bed.engine.poll_timeout().map(|(_, why)| why).filter(|why| why.contains("verified")),

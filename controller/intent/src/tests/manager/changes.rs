@@ -184,7 +184,7 @@ fn an_end_that_turns_out_to_lead_to_another_bridge_is_none() {
 }
 
 #[test]
-fn what_may_still_lie_on_a_device_counts_when_the_way_is_changed_halfway() {
+fn rules_left_on_a_device_count_when_a_path_changes_halfway() {
     let mut site = Site::new("a-b b-c c-d=2 d-e a-d e-b c-f");
     let lay = |shut: &[&str], to: &[&str]| {
         let link = |from: &str, to: &str| (at(&format!("{from}:{to}")), at(&format!("{to}:{from}")));
@@ -224,7 +224,7 @@ fn what_may_still_lie_on_a_device_counts_when_the_way_is_changed_halfway() {
 }
 
 #[test]
-fn an_old_rule_that_takes_its_packets_is_waited_for_also_after_a_restart() {
+fn an_old_rule_that_takes_the_packets_is_awaited_over_a_restart() {
     let mut site = Site::new("a-b a-c");
     let to = |to: &str, priority| Intent { priority, ..from_to("a:h1", to, Constraints::default()) };
     site.submit("one", to("b:h1", 101)).expect("taken");
@@ -251,7 +251,7 @@ fn an_old_rule_that_takes_its_packets_is_waited_for_also_after_a_restart() {
 }
 
 #[test]
-fn a_way_that_is_still_on_its_way_off_is_laid_again_before_packets_go_there() {
+fn a_path_in_removal_is_laid_again_before_packets_go_there() {
     let mut site = Site::new("a-b b-z a-c=2 c-z=2");
     let round = |node: &str| {
         let obstacles = [at(&format!("{node}:h1")).device].into();

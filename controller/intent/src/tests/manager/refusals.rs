@@ -8,7 +8,7 @@ use crate::tests::site::{Site, arrives, ring, simple};
 use crate::tests::*;
 
 #[test]
-fn a_device_that_refuses_makes_it_corrupt_and_it_is_tried_again_ever_later() {
+fn a_refused_intent_is_corrupt_and_retried_ever_less_often() {
     let mut site = ring();
     site.refusing.insert(at("b:h1").device);
     site.submit("one", simple()).expect("taken");
@@ -62,7 +62,7 @@ fn a_move_that_fails_goes_back_to_where_it_stood() {
 }
 
 #[test]
-fn what_a_device_refused_is_taken_out_of_its_table_however_often_the_way_changes() {
+fn a_refused_rule_leaves_its_table_however_often_paths_change() {
     let mut site = Site::new("a-b b-c a-d=2 d-c=2 a-e=3 e-c=3");
     let [a, b, c] = ["a", "b", "c"].map(|name| at(&format!("{name}:h1")).device);
     site.refusing.insert(b);
@@ -83,7 +83,7 @@ fn what_a_device_refused_is_taken_out_of_its_table_however_often_the_way_changes
 }
 
 #[test]
-fn a_refused_rule_that_may_take_the_packets_of_a_new_one_goes_with_the_same_write() {
+fn a_refused_rule_that_shadows_a_new_one_goes_in_the_same_write() {
     let mut site = Site::new("a-b");
     let [a, b] = ["a", "b"].map(|name| at(&format!("{name}:h1")).device);
     site.silent = [b].into();
@@ -106,7 +106,7 @@ fn a_refused_rule_that_may_take_the_packets_of_a_new_one_goes_with_the_same_writ
 }
 
 #[test]
-fn what_a_refused_write_leaves_is_what_its_table_says_whatever_came_after_it() {
+fn the_table_decides_what_a_refused_write_leaves() {
     let mut site = ring();
     site.submit("one", simple()).expect("taken");
     site.settle();

@@ -68,7 +68,7 @@ fn bandwidth_that_was_asked_for_before_a_start_is_held() {
 }
 
 #[test]
-fn what_was_held_on_a_way_that_is_left_is_given_back_also_where_a_bridge_is_away() {
+fn bandwidth_of_a_left_path_is_freed_even_if_a_bridge_is_away() {
     let mut site = Site::new("a-b b-z a-c=2 c-z=2");
     for (from, to) in [("a", "b"), ("b", "z"), ("a", "c"), ("c", "z")] {
         let cost = traits_of(&site, from, to).cost;
@@ -98,7 +98,7 @@ fn what_was_held_on_a_way_that_is_left_is_given_back_also_where_a_bridge_is_away
 }
 
 #[test]
-fn what_was_held_on_a_way_that_was_given_up_halfway_is_given_back_too() {
+fn bandwidth_of_a_path_abandoned_halfway_is_freed_too() {
     let mut site = Site::new("a-b b-z a-e=2 e-c=2 c-z=2 a-d=5 d-z=5");
     for (from, to) in [("a", "b"), ("b", "z"), ("a", "e"), ("e", "c"), ("c", "z"), ("a", "d"), ("d", "z")] {
         let cost = traits_of(&site, from, to).cost;

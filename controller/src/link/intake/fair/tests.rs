@@ -51,7 +51,7 @@ fn each_node_is_heard_once_in_a_turn_with_its_share() {
 }
 
 #[test]
-fn a_full_turn_ends_and_the_next_begins_with_those_who_were_not_heard() {
+fn a_full_turn_ends_and_the_next_starts_with_the_unheard_nodes() {
     let mut fair = Fair::new(Bounds { turn: 15, ..BOUNDS });
     for name in ["a", "b", "c"] {
         say(&mut fair, name, 20);
@@ -62,7 +62,7 @@ fn a_full_turn_ends_and_the_next_begins_with_those_who_were_not_heard() {
 }
 
 #[test]
-fn bytes_count_as_messages_and_one_message_is_taken_however_large() {
+fn bytes_count_as_messages_and_one_huge_message_is_accepted() {
     let mut fair = Fair::new(BOUNDS);
     fair.heard(at(0), &node("loud"), 1, vec![1, 2], 200 * 1024, Some("taken"));
     say(&mut fair, "web-1", 1);

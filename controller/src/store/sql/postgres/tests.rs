@@ -278,7 +278,7 @@ fn a_change_in_the_middle_of_many_is_named() {
 
 /// The server answers on another thread: to a later write perhaps before the answers to earlier ones are read.
 #[test]
-fn of_two_writes_that_fail_the_first_is_named_whenever_their_answers_come() {
+fn the_first_of_two_failed_writes_is_named_in_any_answer_order() {
     let place = Place::postgres();
     let store = open(&place.url(), &place.key_file()).unwrap();
     let Db::Postgres(link) = store.db() else { panic!("it is PostgreSQL") };

@@ -25,7 +25,7 @@ fn needs(resource: &str, environment: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_port_that_an_environment_or_a_template_has_comes_after_its_subnets() {
+fn a_port_from_an_environment_or_template_follows_its_subnets() {
     const MAPPED: &str = "resource_registry: {My::Port: OS::Neutron::Port, My::Server: around.yaml}";
     for (resource, wanted) in [
         ("{type: My::Port, properties: {network: ctlplane}}", "a My::Port < net s4 s6"),

@@ -1,14 +1,14 @@
 //! Claims: decides which row owns what on which node. A claim has one owner in the whole site. A
 //! row gets a claim of another row only in the same stack, if that row is dropped or will not keep
-//! the claim.
+//! the claim. The earlier owner has it again once the later one does not want it any longer.
 //!
 //! Absent: claims in the checks before an operation (`operation/acceptance.rs`), and how an agent takes a
 //! thing over (`agent/core/src/jobs/record_before.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use muster_shared::NodeId;
 use muster_shared::model::{Claim, ClaimKind};
+use muster_shared::{Generation, NodeId};
 use muster_template::Kind;
 
 use crate::deployment::Deployed;
@@ -23,13 +23,17 @@ use crate::row::{Role, Row, Slot};
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     owners: BTreeMap<(NodeKey, Claim), Slot>,
-    owned: BTreeSet<(Slot, NodeKey, Claim)>,
+    /// Rows that handed a claim over, each with whether it had handed over others before. One of
+    /// them has it again if its owner releases it.
+    earlier: BTreeMap<(NodeKey, Claim), BTreeMap<Slot, bool>>,
+    /// Claims of each row, also those that it handed over.
+    by_row: BTreeSet<(Slot, NodeKey, Claim)>,
 }
 
 impl Claims {
     /// Number of entries, for both directions.
     pub fn len(&self) -> usize {
-        self.owners.len() + self.owned.len()
+        self.owners.len() + self.by_row.len()
     }
 
     pub fn owner(&self, node: NodeKey, claim: &Claim) -> Option<Slot> {
@@ -53,38 +57,93 @@ impl Claims {
         self.owners.values().copied()
     }
 
-    /// Makes a row the owner. Any other owner loses the claim.
-    pub fn take(&mut self, node: NodeKey, claim: Claim, slot: Slot) {
-        if let Some(old) = self.owners.insert((node, claim.clone()), slot) {
-            self.owned.remove(&(old, node, claim.clone()));
+    /// Makes a row the owner. Any other owner hands the claim over; `had` says whether it had
+    /// handed over others before.
+    fn take(&mut self, node: NodeKey, claim: Claim, slot: Slot, had: bool) {
+        let key = (node, claim);
+        self.leave_earlier(&key, slot);
+        if let Some(old) = self.owners.insert(key.clone(), slot).filter(|old| *old != slot) {
+            self.earlier.entry(key.clone()).or_default().insert(old, had);
         }
-        self.owned.insert((slot, node, claim));
+        self.by_row.insert((slot, key.0, key.1));
     }
 
-    /// Releases a claim, unless another row has taken it.
-    pub fn release(&mut self, node: NodeKey, claim: &Claim, slot: Slot) {
-        if self.owned.remove(&(slot, node, claim.clone())) {
-            self.owners.remove(&(node, claim.clone()));
+    /// Notes a row that handed a claim over before the store was read.
+    fn hand_over(&mut self, node: NodeKey, claim: Claim, slot: Slot) {
+        self.earlier.entry((node, claim.clone())).or_default().insert(slot, true);
+        self.by_row.insert((slot, node, claim));
+    }
+
+    /// Releases a claim of a row. If the row was its owner, returns the rows that handed it over, as
+    /// in `earlier`.
+    fn release(&mut self, node: NodeKey, claim: &Claim, slot: Slot) -> impl Iterator<Item = (Slot, bool)> {
+        let key = (node, claim.clone());
+        let mut heirs = None;
+        if self.by_row.remove(&(slot, node, claim.clone())) {
+            self.leave_earlier(&key, slot);
+            if self.owners.get(&key) == Some(&slot) {
+                self.owners.remove(&key);
+                heirs = self.earlier.get(&key);
+            }
+        }
+        heirs.into_iter().flatten().map(|(slot, had)| (*slot, *had))
+    }
+
+    fn leave_earlier(&mut self, key: &(NodeKey, Claim), slot: Slot) {
+        let Some(slots) = self.earlier.get_mut(key) else { return };
+        slots.remove(&slot);
+        if slots.is_empty() {
+            self.earlier.remove(key);
         }
     }
 
-    /// Releases all claims of a row except these.
-    pub fn keep(&mut self, slot: Slot, kept: &[Claim]) {
+    /// All claims of a row except these.
+    fn others(&self, slot: Slot, kept: &[Claim]) -> Vec<(NodeKey, Claim)> {
         let none = Claim { kind: ClaimKind::File, key: String::new() };
-        let others: Vec<(NodeKey, Claim)> = self
-            .owned
+        self.by_row
             .range((slot, NodeKey(0), none)..)
             .take_while(|(owner, ..)| *owner == slot)
             .filter(|(.., claim)| !kept.contains(claim))
             .map(|(_, node, claim)| (*node, claim.clone()))
-            .collect();
-        for (node, claim) in others {
-            self.release(node, &claim, slot);
-        }
+            .collect()
     }
 }
 
 impl Jobs {
+    /// Releases all claims of a row except these.
+    pub(crate) fn keep_claims_of(&mut self, slot: Slot, kept: &[Claim]) {
+        for (node, claim) in self.claims.others(slot, kept) {
+            self.release_claim(node, claim, slot);
+        }
+    }
+
+    /// Releases a claim of a row. A row that handed it over, and still has it in its spec or in the
+    /// one before its job, has it again: returns that row, and whether it had handed over others before.
+    pub(crate) fn release_claim(&mut self, node: NodeKey, claim: Claim, slot: Slot) -> Option<(Slot, bool)> {
+        let rows = &self.graph.rows;
+        let wants = |(heir, _): &(Slot, bool)| {
+            rows[*heir].specs().any(|spec| spec.unpack().claims().contains(&claim))
+        };
+        let heirs = self.claims.release(node, &claim, slot).filter(wants);
+        let (heir, had) = heirs.max_by_key(|(heir, _)| rows[*heir].claims_since())?;
+        self.claims.take(node, claim, heir, false);
+        Some((heir, had))
+    }
+
+    /// Takes up a claim of a row that was loaded. A row that handed over some of its claims has
+    /// those that no other row has.
+    pub(crate) fn load_claim(&mut self, node: NodeKey, claim: Claim, slot: Slot) {
+        let rows = &self.graph.rows;
+        let stays = |owner: &Slot| match (rows[*owner].handed_over, rows[slot].handed_over) {
+            (false, handed_over) => handed_over,
+            (true, handed_over) => handed_over && rows[*owner].claims_since() > rows[slot].claims_since(),
+        };
+        match self.claims.owner(node, &claim).filter(stays) {
+            Some(_) => self.claims.hand_over(node, claim, slot),
+            None => self.claims.take(node, claim, slot, true),
+        }
+    }
+
     /// Takes claims for a row. Other rows of the stack hand them over if they are dropped, or will
     /// not keep them.
     pub(crate) fn claim(&mut self, slot: Slot, node: NodeKey, claims: Vec<Claim>) -> Result<(), String> {
@@ -106,12 +165,18 @@ impl Jobs {
                 return Err(self.external_but_ours(claim, node, owner, &row.name).to_string());
             }
         }
+        // Each row that hands claims over, with whether it had handed over others before.
+        let mut givers: BTreeMap<Slot, bool> = BTreeMap::new();
         for claim in claims {
-            if let Some(owner) = self.claims.owner(node, &claim).filter(|owner| *owner != slot) {
-                self.graph.rows[owner].set_handed_over(true);
-                self.graph.row_changed(owner, true);
-            }
-            self.claims.take(node, claim, slot);
+            let owner = self.claims.owner(node, &claim).filter(|owner| *owner != slot);
+            let had = owner.is_some_and(|owner| {
+                *givers.entry(owner).or_insert_with(|| self.graph.rows[owner].handed_over)
+            });
+            self.claims.take(node, claim, slot, had);
+        }
+        for giver in givers.into_keys() {
+            self.graph.rows[giver].set_handed_over(true);
+            self.graph.row_changed(giver, true);
         }
         Ok(())
     }
@@ -151,6 +216,13 @@ impl Jobs {
             muster_template::spec_within(kind, &properties, &site)
                 .is_ok_and(|spec| !spec.claims().contains(claim))
         })
+    }
+}
+
+impl Row {
+    /// Orders rows that handed a claim over: the last one has it again. A row that goes takes no claims.
+    fn claims_since(&self) -> (bool, Generation) {
+        (!self.is_going(), self.generation)
     }
 }
 

@@ -137,7 +137,7 @@ impl Traversals {
         // A spec that no job has brought to its node is dropped, in the store too: it would count as
         // one that refers to its content.
         let drops_spec = had_spec && row.spec().is_none();
-        let (node, held, sent, handed_over) = (row.node, row.held(), row.is_sent(), row.handed_over);
+        let (node, held, sent) = (row.node, row.held(), row.is_sent());
         let lost = row.is_lost();
         let slot = self.jobs.graph.rows.insert(row);
         self.jobs.observe(slot, observed);
@@ -168,10 +168,7 @@ impl Traversals {
             }
             if let Some(spec) = self.jobs.graph.rows[slot].spec().map(PackedSpec::unpack) {
                 for claim in spec.claims().into_iter().filter(|_| !lost) {
-                    // A row that handed over some of its claims keeps those that no other row has.
-                    if !handed_over || self.jobs.claims.owner(key, &claim).is_none() {
-                        self.jobs.claims.take(key, claim, slot);
-                    }
+                    self.jobs.load_claim(key, claim, slot);
                 }
                 if let Some(digest) = stored_content(&spec) {
                     self.jobs.contents.count_up(digest);

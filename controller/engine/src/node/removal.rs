@@ -152,7 +152,7 @@ impl Traversals {
 
     /// Cuts a row off from the node. Returns the lost row if something may be left there.
     fn leave_behind(&mut self, slot: Slot, loss: &mut RemovalEffect) -> Option<Slot> {
-        self.jobs.claims.keep(slot, &[]);
+        self.jobs.keep_claims_of(slot, &[]);
         let row = &self.jobs.graph.rows[slot];
         let (stack, dropped) = (row.stack, row.dropped().is_some());
         // An external row is not applied: others made its thing.

@@ -1,5 +1,7 @@
 //! Owners of paths, through renames, swaps, failures and restarts.
 
+use muster_shared::model::Job;
+
 use super::bed::{Bed, files, node, options, stack};
 use crate::{Refusal, Request};
 
@@ -19,6 +21,55 @@ fn a_job_that_never_began_leaves_no_claim_behind() {
     bed.connect(&node(0));
     bed.idle();
     assert_eq!(bed.disk(), ["/x hello"]);
+}
+
+/// A file's path goes to another resource, whose job is never sent, and then to none.
+#[test]
+fn a_job_that_never_began_gives_its_claim_back() {
+    for restarts in [false, true] {
+        let mut bed = Bed::new(1);
+        bed.create(files("a: /x one")).unwrap();
+        bed.idle();
+        bed.disconnect(&node(0));
+        bed.update(files("b: /x two")).unwrap();
+        bed.update(files("a: /x one")).unwrap();
+        if restarts {
+            bed.restart();
+        }
+        bed.is_loaded_as_it_is();
+        assert_eq!(bed.status(), "UPDATE_COMPLETE", "the file is as it is wanted");
+        let refused = ask_other(&mut bed, "c: /x");
+        assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
+        bed.ran.clear();
+        bed.connect(&node(0));
+        bed.idle();
+        assert_eq!((bed.ran.len(), bed.disk()), (0, vec!["/x one".to_owned()]));
+    }
+}
+
+/// Of two files that swap their paths, one has changed when the operator goes back, and the other
+/// one's job for that is cancelled unsent. Its thing is not what it was.
+#[test]
+fn a_file_that_another_one_overwrote_is_written_again() {
+    let before = "a: /x one\n b: /y two\n c: /z";
+    let mut bed = Bed::new(1);
+    bed.create(files(before)).unwrap();
+    bed.idle();
+    bed.lazy = true;
+    bed.update(files("a: /y one\n b: /x two | c\n c: /z other")).unwrap();
+    let host = node(0);
+    let takes = |job: &Job| job.spec.claims().iter().any(|claim| claim.key == "/y");
+    let at = bed.hosts[&host].queue.iter().position(takes).unwrap();
+    bed.run_at(&host, at);
+    bed.disconnect(&host);
+    bed.update(files(before)).unwrap();
+    bed.cancel().unwrap();
+    bed.update(files(before)).unwrap();
+    bed.connect(&host);
+    bed.lazy = false;
+    bed.idle();
+    assert_eq!(bed.status(), "UPDATE_COMPLETE");
+    assert_eq!(bed.disk(), ["/x one", "/y two", "/z hello"]);
 }
 
 #[test]

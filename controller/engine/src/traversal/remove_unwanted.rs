@@ -132,7 +132,7 @@ impl Traversals {
 
     /// Releases the claims and contents of a row's last spec.
     pub(crate) fn let_go(&mut self, slot: Slot) {
-        self.jobs.claims.keep(slot, &[]);
+        self.jobs.keep_claims_of(slot, &[]);
         if let Some(spec) = self.jobs.graph.rows[slot].spec().map(PackedSpec::unpack) {
             self.jobs.release_content(&spec);
         }

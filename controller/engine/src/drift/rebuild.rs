@@ -5,6 +5,7 @@
 //! (`drift/correct.rs`).
 
 use muster_shared::model::Action;
+use muster_template::Hook;
 
 use crate::drift::breaker::NextTry;
 use crate::job::NewJob;
@@ -46,7 +47,13 @@ impl Jobs {
         self.observe(slot, Observation::Unknown);
         let row = &self.graph.rows[slot];
         if !row.ready || row.role == Role::Cleanup {
-            return; // in its turn, if it is wanted
+            // A row is made again in its turn, if it is wanted. One at a post hook has had its turn.
+            let has_had = matches!(row.details().hook, Some(Hook::PostCreate | Hook::PostUpdate));
+            if row.role == Role::Forward && has_had {
+                self.graph.leave_hook(slot);
+                self.graph.ctx.agenda.push_back(Todo::Visit(slot));
+            }
+            return;
         }
         // A node outside of the selector is never touched, even if its stack follows the nodes no longer.
         if self.graph.is_outside(row) {

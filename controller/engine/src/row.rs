@@ -110,6 +110,8 @@ pub(crate) struct Columns {
     pub blocked: u32,
     /// The present operation gives the row a job even if it is unchanged.
     pub converges: bool,
+    /// The row had a job that was not sent yet when the controller stopped: its batch has begun.
+    pub had_begun: bool,
     pub dirty: Dirty,
 }
 
@@ -205,6 +207,7 @@ impl Row {
             index: u32::MAX,
             blocked: 0,
             converges: false,
+            had_begun: false,
             dirty: Dirty::default(),
         })
     }

@@ -104,7 +104,7 @@ impl Row {
     /// Prepares the row for a new operation. With `converges` even an unchanged row gets a job.
     pub fn begin_anew(&mut self, converges: bool) {
         self.0.retry_count = 0;
-        self.0.converges = converges;
+        (self.0.converges, self.0.had_begun) = (converges, false);
         self.set_hooks_again();
     }
 

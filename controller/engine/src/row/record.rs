@@ -88,6 +88,7 @@ impl Row {
             // The next visit decides again. A job that was never sent claims nothing.
             false => {
                 self.lose_status();
+                self.0.had_begun = true;
                 let applied = self.is_applied();
                 self.0.spec.take_if(|_| !applied);
             }

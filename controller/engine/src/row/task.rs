@@ -116,7 +116,7 @@ impl Row {
         // A question changes nothing, so what was seen still counts.
         let seen = if action == Action::Check { row.seen } else { Observation::Unknown };
         (row.generation, row.attempt, row.retry_count) = (generation, 0, 0);
-        row.converges = false;
+        (row.converges, row.had_begun) = (false, false);
         if let Some(details) = &mut row.details {
             details.causes.clear();
         }

@@ -317,6 +317,36 @@ fn no_further_batch_begins_when_the_time_is_over() {
     }
 }
 
+/// The second member's node is away until the stack has timed out: its batch has begun.
+#[test]
+fn a_batch_that_began_in_time_goes_on_after_a_restart() {
+    let group = |v: u32| {
+        source(
+            &format!(
+                "resources: {{g: {{type: OS::Heat::ResourceGroup, update_policy: {{rolling_update: {{max_batch_size: 1}}}}, \
+                 properties: {{count: 3, resource_def: {{type: Muster::Dummy, properties: {{node: node-%index%, values: {{v: '{v}'}}}}}}}}}}}}"
+            ),
+            &[],
+        )
+    };
+    for restarts in 0..3 {
+        let mut bed = Bed::new(3);
+        bed.create(group(1)).unwrap();
+        bed.idle();
+        bed.disconnect(&node(1));
+        let options = Options { timeout: Duration::from_secs(60), ..options() };
+        bed.ask(Request::Update { name: stack(), source: group(2), options }).unwrap();
+        bed.idle();
+        bed.pass(Duration::from_secs(60));
+        assert_eq!(bed.view().unwrap().status_reason, "timed out after 60 s; missing nodes: node-1");
+        bed.ran.clear();
+        (0..restarts).for_each(|_| bed.restart());
+        (0..3).for_each(|at| bed.connect(&node(at)));
+        bed.idle();
+        assert_eq!(bed.ran, ["Update g/1"], "{restarts}");
+    }
+}
+
 #[test]
 fn a_batch_begins_some_time_after_the_one_before() {
     const FIRST: &str = "0/a 1/a 0/b 1/b ";

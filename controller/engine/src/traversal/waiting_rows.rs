@@ -125,8 +125,9 @@ impl Graph {
         let late = self.stacks.get(&row.stack).filter(|stack| stack.timed_out);
         let walk = late.and_then(|stack| stack.walk.as_ref());
         let has_not_begun = row.role == Role::Forward && !row.ready && row.task().is_none();
+        let waits = row.details().pause.is_some_and(|pause| !pause.of_batch);
         // A row that replaces another has started with that.
-        let begun = row.details().pause.is_some_and(|pause| !pause.of_batch) || row.replaces.is_some();
+        let begun = waits || row.replaces.is_some() || row.had_begun;
         let follows = |walk: &Walk| walk.tree.follows_a_batch(row.index as usize);
         has_not_begun && !begun && !row.failed && walk.is_some_and(follows)
     }

@@ -119,12 +119,23 @@ impl Rollout {
         Some(RolloutChange::Kept { row, record, members: members.collect(), anew })
     }
 
-    /// The rollout as the store has it, in one text.
+    /// The rollout as the store has it, in one text. The batch of an aborted one does not count.
     #[cfg(test)]
     pub fn stored(&self, now: MonoTime) -> String {
-        let members = self.members.all().filter_map(|(name, member)| Some((name, member.record()?)));
-        let rested = self.batch_ended.map(|ended| ended.so_far(now));
-        format!("{:?} {rested:?} {:?}", self.record, members.collect::<Vec<_>>())
+        if self.is_aborted() {
+            return format!("{:?}", self.record);
+        }
+        // A start leaves a batch whose pause is over, also if nobody waits for the next one.
+        let ended = self.batch_ended.filter(|ended| ended.reaches(self.policy.pause) > now);
+        let is_left = self.batch_ended.is_some() && ended.is_none();
+        let stored = |(name, member): (&Arc<str>, Member)| {
+            // One that failed and has left the set leaves the batch once the rollout is laid out again.
+            let has_failed = member.counts == Counts::Failed && member.state == State::Idle;
+            let member = Member { in_batch: member.in_batch && !is_left && !has_failed, ..member };
+            Some((Arc::clone(name), member.record()?))
+        };
+        let members: Vec<_> = self.members.all().filter_map(stored).collect();
+        format!("{:?} {:?} {members:?}", self.record, ended.map(|ended| ended.so_far(now)))
     }
 
     /// Marks the rollout to be saved, even if nothing has changed.
@@ -175,6 +186,7 @@ impl Rollout {
             self.record.course = Course::Going;
         }
         self.record.canary = !has_members && self.policy.canary > 0;
+        self.record.well = false;
         let unsaved = Unsaved { anew: true, itself: self.is_stopped(), ..Unsaved::default() };
         *self = Self {
             unsaved,

@@ -79,6 +79,11 @@ impl MembershipUpdates {
         self.due
     }
 
+    #[cfg(test)]
+    pub fn waits(&self) -> bool {
+        self.due.is_some() || self.later
+    }
+
     /// Whether this is the time that was set.
     pub fn is_due(&self, due: MonoTime) -> bool {
         self.due == Some(due)

@@ -11,6 +11,11 @@ use super::trees::source;
 use crate::record::ResourceRecord;
 use crate::{CALM, Request, RolloutAction, Source};
 
+/// Number of cases. A long run sets more: `PROPTEST_CASES=20000 cargo test -p muster-engine`.
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100)
+}
+
 const NODES: usize = 5;
 const LABELS: [&str; 2] = ["role", "zone"];
 
@@ -103,7 +108,7 @@ fn reality(bed: &Bed) -> Things {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     /// After the steps and one more operation, each matching node has its members, no other node
     /// has any, and no job is left.
@@ -113,7 +118,7 @@ proptest! {
         let mut labels: Vec<BTreeSet<usize>> = vec![BTreeSet::new(); NODES];
         let (mut value, mut label) = (0, 0);
         bed.create(of(value, label, false)).unwrap();
-        for step in steps {
+        for (at, step) in steps.into_iter().enumerate() {
             match step {
                 Step::Label(n, which, has) => {
                     match has {
@@ -144,6 +149,7 @@ proptest! {
                 }
             }
             bed.read();
+            bed.is_loaded_as_it_is_at(at);
         }
         (0..NODES).for_each(|n| bed.connect(&node(n)));
         let resume = Request::Rollout { name: stack(), action: RolloutAction::Resume, resource: None };

@@ -166,9 +166,10 @@ fn run(seed: u64) {
     let mut bed = Bed::new(2);
     let mut open = Vec::new();
     drop(bed.create(template_of(&mut dice).0));
-    for _ in 0..40 {
+    for at in 0..40 {
         step(&mut bed, &mut dice, &mut open);
         bed.engine.flows.assert_counts();
+        bed.is_loaded_as_it_is_at(at);
     }
     calm(&mut bed);
     for operation in open {

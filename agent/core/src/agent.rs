@@ -381,7 +381,7 @@ impl Agent {
         self.flows.reached(now);
         self.watches.greeted(now, welcome.heartbeat);
         self.facts.greeted(now, welcome.reads);
-        self.flows.greeted();
+        self.flows.greeted(welcome.reads);
         self.ports.greeted(now);
         self.account.tell(now, &self.jobs, &mut self.effects);
         self.tell_disk();

@@ -9,7 +9,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use muster_shared::model::flow::{BUCKETS, DeviceName, EntryState, FlowAsk, FlowDown, FlowId, bucket_of};
+use muster_shared::model::flow::{
+    BUCKETS, DeviceName, EntryState, FlowAsk, FlowDown, FlowId, FlowState, bucket_of,
+};
 use muster_shared::{MonoTime, NodeId};
 
 use crate::device::{DeviceKey, Flows, InFlight};
@@ -179,7 +181,7 @@ impl Flows {
         if device.in_flight.is_some() || device.table.waits() {
             return; // a write came in between: the next comparison follows it
         }
-        let said = device.state.as_ref().map(|state| state.reason.clone()).unwrap_or_default();
+        let said = device.state.as_ref().map(FlowState::named_reason).unwrap_or_default();
         let wrong: Arc<str> =
             if said.is_empty() { "the device cannot correct it at present".into() } else { said.into() };
         let lost: Arc<str> = "the device had lost it".into();

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::model::flow::{Bridge, DeviceName, FlowRefusal, FlowState, FlowUp};
 use muster_shared::{Generation, NodeId};
+use muster_template::MASK;
 
 use crate::device::{DeviceKey, Flows};
 use crate::effect::Effect;
@@ -179,7 +180,12 @@ impl Flows {
             let sent = flight.map_or(&[][..], |flight| &flight.ids);
             *reason = table.told(std::mem::take(reason), id.as_ref().map_or(sent, std::slice::from_ref));
         }
-        state.reason = table.told_of_device(state.reason);
+        state.reason = match state.entry {
+            // The agent names an entry that its table no longer has, and that may have hidden something.
+            Some(id) if table.get(id).is_none() => MASK.to_owned(),
+            Some(id) => table.told(state.reason, &[id]),
+            None => table.told_of_device(state.reason),
+        };
         let sent = flight.map(|flight| flight.generation);
         device.state = Some(state);
         match sent {

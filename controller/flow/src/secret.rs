@@ -49,22 +49,26 @@ impl Flows {
 impl Table {
     /// A reason from an agent for these entries, for operators. It may repeat their content.
     pub fn told(&self, reason: String, of: &[FlowId]) -> String {
-        let hidden = of.iter().filter_map(|id| self.get(*id)).flat_map(Kept::hidden);
-        let values: Vec<Value> =
-            hidden.take(SEARCHED_MAX + 1).map(|packed| Value::Object(packed.unpack().to_json())).collect();
-        match values.len() {
-            0 => reason,
-            1..=SEARCHED_MAX => without_numbers(&Secrets::of(values.iter()).mask(&reason)),
-            _ => MASK.to_owned(),
-        }
+        masked(reason, of.iter().filter_map(|id| self.get(*id)))
     }
 
-    /// A reason from an agent about a device, for operators. For one entry it starts with the id.
+    /// A reason from an agent about a device, for operators. It may repeat the content of any entry.
     pub fn told_of_device(&self, reason: String) -> String {
-        match reason.split_once(": ").and_then(|(id, why)| Some((FlowId::parse(id)?, why))) {
-            Some((id, why)) => format!("{id}: {}", self.told(why.to_owned(), &[id])),
-            None => reason,
+        match reason.is_empty() {
+            true => reason,
+            false => masked(reason, self.iter().map(|(_, kept)| kept)),
         }
+    }
+}
+
+/// The reason without what is hidden in these entries.
+fn masked<'t>(reason: String, entries: impl Iterator<Item = &'t Kept>) -> String {
+    let hidden = entries.flat_map(Kept::hidden).take(SEARCHED_MAX + 1);
+    let values: Vec<Value> = hidden.map(|packed| Value::Object(packed.unpack().to_json())).collect();
+    match values.len() {
+        0 => reason,
+        1..=SEARCHED_MAX => without_numbers(&Secrets::of(values.iter()).mask(&reason)),
+        _ => MASK.to_owned(),
     }
 }
 
@@ -89,8 +93,7 @@ mod tests {
 
     #[test]
     fn of_a_device_whatever_is_said_of_what_is_hidden_is_masked() {
-        let mut table = Table::default();
-        let mut put = |number: u64, hidden: bool| {
+        let put = |table: &mut Table, number: u64, hidden: bool| {
             let rule = json!({"priority": number, "treatment": [{"output": format!("port-{number}")}]});
             let packed = Packed::new(&Entry::from_json(&rule).unwrap()).unwrap();
             let (id, digest) = (FlowId(0x4d55_0000_0000_0000 | number), packed.digest());
@@ -98,19 +101,18 @@ mod tests {
             table.put(id, packed, digest, (Owner::OPERATOR, hidden), serial);
             id
         };
-        let (known, hidden) = (put(1, false), put(2, true));
-        let rest: Vec<FlowId> = (3..99).map(|number| put(number, true)).collect();
-        for (said, shown) in [
-            (format!("{known}: no port port-1"), format!("{known}: no port port-1")),
-            (format!("{hidden}: no port port-2, so"), format!("{hidden}: no port ******, so")),
-            ("the switch is not there: errno 2".into(), "the switch is not there: errno 2".into()),
-            ("4d55: no id".into(), "4d55: no id".into()),
-            (String::new(), String::new()),
-        ] {
-            assert_eq!(table.told_of_device(said), shown);
-        }
+        let mut table = Table::default();
+        let known = put(&mut table, 1, false);
+        assert_eq!(table.told_of_device("no port port-1".into()), "no port port-1", "nothing is hidden");
+        let hidden = put(&mut table, 2, true);
         assert_eq!(table.told("x 1".into(), &[known]), "x 1");
         assert_eq!(table.told("x 1".into(), &[known, hidden]), "x ******");
+        assert_eq!(table.told("no port port-2, so".into(), &[hidden]), "no port ******, so");
+        assert_eq!(table.told_of_device("no port port-2: errno 2".into()), "no port ******: errno ******");
+        assert_eq!(table.told_of_device("the switch is not there".into()), "the switch is not there");
+        assert_eq!(table.told_of_device(String::new()), "");
+        let rest: Vec<FlowId> = (3..99).map(|number| put(&mut table, number, true)).collect();
         assert_eq!(table.told("x".into(), &rest), MASK, "too many to look for");
+        assert_eq!(table.told_of_device("x".into()), MASK, "too many to look for");
     }
 }

@@ -148,6 +148,7 @@ impl Bed {
             foreign: 0,
             switch: SwitchState::Watched,
             reason: String::new(),
+            entry: None,
         };
         self.states(vec![state]);
     }

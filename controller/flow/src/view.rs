@@ -8,7 +8,7 @@ use std::time::Duration;
 use muster_api::flow::{DeviceView, FlowOperationView, OwnerCounters};
 use muster_shared::MonoTime;
 use muster_shared::model::flow::{
-    DeviceName, FlowCounters, FlowId, ForeignRule, Packed, SwitchState, TableCounters,
+    DeviceName, FlowCounters, FlowId, FlowState, ForeignRule, Packed, SwitchState, TableCounters,
 };
 
 use crate::device::{Device, DeviceKey, Flows};
@@ -151,7 +151,7 @@ impl Flows {
             reconciliations: device.tally.reconciliations,
             repaired: device.tally.repaired,
             import_error: device.import_error.clone().unwrap_or_default(),
-            reason: said.map(|state| state.reason.clone()).unwrap_or_default(),
+            reason: said.map(FlowState::named_reason).unwrap_or_default(),
         }
     }
 

@@ -86,9 +86,7 @@ fn ask_in(ask: v1::FlowAsk) -> Result<FlowAsk, WireError> {
 
 pub(super) fn up_out(up: &FlowUp) -> v1::FlowUp {
     match up {
-        FlowUp::States { states, complete } => {
-            v1::FlowUp::States { states: states.iter().map(state_out).collect(), complete: *complete }
-        }
+        FlowUp::States { states, complete } => states_out(states, *complete),
         FlowUp::Buckets { device, number, sums } => {
             v1::FlowUp::Buckets { device: device_out(device), number: *number, sums: sums.clone() }
         }
@@ -131,7 +129,8 @@ pub(super) fn up_in(up: v1::FlowUp) -> Result<FlowUp, WireError> {
     Ok(match up {
         v1::FlowUp::States { states, complete } => {
             at_most("states", states.len(), STATES_MAX)?;
-            FlowUp::States { states: states.into_iter().map(state_in).collect::<Result<_, _>>()?, complete }
+            let states = states.into_iter().map(|state| state_in(state, None));
+            FlowUp::States { states: states.collect::<Result<_, _>>()?, complete }
         }
         v1::FlowUp::Buckets { device, number, sums } => {
             if sums.len() != BUCKETS {
@@ -170,6 +169,11 @@ pub(super) fn up_in(up: v1::FlowUp) -> Result<FlowUp, WireError> {
         v1::FlowUp::Traced { device, number, result } => {
             FlowUp::Traced { device: device_in(device)?, number, result: trace::result_in(result)? }
         }
+        v1::FlowUp::NamedStates { states, complete } => {
+            at_most("states", states.len(), STATES_MAX)?;
+            let states = states.into_iter().map(|(state, entry)| state_in(state, entry));
+            FlowUp::States { states: states.collect::<Result<_, _>>()?, complete }
+        }
     })
 }
 
@@ -178,6 +182,16 @@ fn foreign_in((cookie, packed, mut text): (u64, Option<Vec<u8>>, String)) -> Res
         packed.map(|bytes| Packed::from_bytes(&bytes)).transpose().map_err(|_| WireError::Malformed)?;
     text.truncate(text.floor_char_boundary(FOREIGN_TEXT_MAX));
     Ok(ForeignRule { cookie, entry, text })
+}
+
+fn states_out(states: &[FlowState], complete: bool) -> v1::FlowUp {
+    match states.iter().any(|state| state.entry.is_some()) {
+        true => {
+            let named = states.iter().map(|state| (state_out(state), state.entry.map(|id| id.0)));
+            v1::FlowUp::NamedStates { states: named.collect(), complete }
+        }
+        false => v1::FlowUp::States { states: states.iter().map(state_out).collect(), complete },
+    }
 }
 
 fn state_out(state: &FlowState) -> v1::FlowState {
@@ -199,7 +213,7 @@ fn state_out(state: &FlowState) -> v1::FlowState {
     }
 }
 
-fn state_in(mut state: v1::FlowState) -> Result<FlowState, WireError> {
+fn state_in(mut state: v1::FlowState, entry: Option<u64>) -> Result<FlowState, WireError> {
     state.reason.truncate(state.reason.floor_char_boundary(FLOW_REASON_MAX));
     let refused = state.refused.map(|(id, mut reason, permanent)| {
         reason.truncate(reason.floor_char_boundary(FLOW_REASON_MAX));
@@ -219,6 +233,7 @@ fn state_in(mut state: v1::FlowState) -> Result<FlowState, WireError> {
             v1::SwitchState::Watched => SwitchState::Watched,
         },
         reason: state.reason,
+        entry: entry.map(id_in).transpose()?,
     })
 }
 

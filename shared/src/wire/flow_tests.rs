@@ -73,6 +73,7 @@ fn state(switch: SwitchState, refused: Option<FlowRefusal>) -> FlowState {
         foreign: 2,
         switch,
         reason: "no port 'eth9'".into(),
+        entry: None,
     }
 }
 
@@ -87,6 +88,10 @@ pub(super) fn ups() -> Vec<Up> {
     let entries = all.into_iter().enumerate().map(|(n, state)| (id(n as u64), 300, state)).collect();
     let counters = FlowCounters { id: id(1), packets: 300, bytes: 70_000, duration: 5 };
     let tables = vec![TableCounters { table: 1, active: 2, lookups: 300, matches: 4 }];
+    let named = vec![
+        FlowState { entry: Some(id(7)), ..state(SwitchState::Watched, None) },
+        state(SwitchState::Absent, None),
+    ];
     let foreign = vec![
         ForeignRule { cookie: 5, entry: Some(packed()), text: String::new() },
         ForeignRule { cookie: 0, entry: None, text: "actions=learn(...)".into() },
@@ -97,6 +102,7 @@ pub(super) fn ups() -> Vec<Up> {
         FlowUp::Entries { device: device(), number: 300, entries, last: true },
         FlowUp::Stats { device: device(), number: 300, entries: vec![counters], tables, last: false },
         FlowUp::Foreign { device: device(), number: 300, rules: foreign, last: true },
+        FlowUp::States { states: named, complete: false },
     ]
     .into_iter()
     .map(Up::Flow)

@@ -58,11 +58,14 @@ pub const READS_WELCOME: u32 = 8;
 /// controller says the number in its welcome, and an agent leaves out what the controller does not read:
 ///
 /// 1: `master` and `lower` of a link in `Facts`.
+/// 2: the entry that the reason of a flow table's state is about.
 ///
 /// `Moved`, `Traced` and `Surveyed` need no number: they answer `Move`, `Trace` and `Survey`.
-pub const CONTROLLER_READS: u32 = 1;
+pub const CONTROLLER_READS: u32 = 2;
 /// A controller that reads `master` and `lower` of links reads this much at least.
 pub const CONTROLLER_READS_TIES: u32 = 1;
+/// A controller that reads the entry of a state's reason reads this much at least.
+pub const CONTROLLER_READS_ENTRY: u32 = 2;
 
 /// The first version of the agent that reads each of the additions.
 const READ_SINCE: [&str; READS as usize] =

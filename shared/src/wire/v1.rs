@@ -242,6 +242,11 @@ mod types {
             number: u64,
             result: Result<Vec<TraceStep>, String>,
         },
+        /// controllers read 2: as `States`, with the entry that each reason is about
+        NamedStates {
+            states: Vec<(FlowState, Option<u64>)>,
+            complete: bool,
+        },
     }
 
     #[derive(Serialize, Deserialize)]

@@ -70,6 +70,7 @@ fn no_place(batch: FlowBatch, refused: FlowRefusal) -> FlowUp {
         foreign: 0,
         switch: SwitchState::Absent,
         reason: String::new(),
+        entry: None,
     };
     FlowUp::States { states: vec![state], complete: false }
 }

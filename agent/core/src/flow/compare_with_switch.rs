@@ -53,11 +53,18 @@ pub(super) struct Watching {
     /// not those of the entries that the table has in their places.
     undone: BTreeSet<FlowId>,
     pub(super) foreign: u32,
-    /// The reason of the first wrong entry.
+    /// Why something is wrong; empty if nothing is.
     pub(super) reason: String,
+    /// The entry that the reason is about.
+    pub(super) wrong: Option<FlowId>,
 }
 
 impl Watching {
+    /// Notes why something is wrong, and the entry that this is about.
+    fn because(&mut self, entry: Option<FlowId>, reason: String) {
+        (self.wrong, self.reason) = (entry, bounded(reason));
+    }
+
     pub(super) fn compare_now(&mut self, now: MonoTime) {
         self.due = Some(now);
     }
@@ -210,7 +217,7 @@ impl Device {
 
     /// The device could not be compared, or not be repaired.
     fn not_seen(&mut self, reason: String, now: MonoTime) {
-        self.watching.reason = bounded(reason);
+        self.watching.because(None, reason);
         self.watching.again(now);
         self.say_if_looking();
     }
@@ -222,7 +229,7 @@ impl Device {
 
     fn is_right(&mut self, turn: &mut Turn) {
         self.watching.rounds = 0;
-        self.watching.reason.clear();
+        self.watching.because(None, String::new());
         self.say_if_looking();
         self.undo_is_seen();
         self.filled(turn);
@@ -264,7 +271,8 @@ impl Device {
         watching.odd(repaired.odd);
         let mut failed = repaired.failed;
         failed.sort_unstable_by_key(|(id, _)| *id);
-        watching.reason = failed.first().map(|(id, why)| bounded(format!("{id}: {why}"))).unwrap_or_default();
+        let first = failed.first().cloned();
+        watching.because(first.as_ref().map(|(id, _)| *id), first.map(|(_, why)| why).unwrap_or_default());
         let failed: Vec<FlowId> = failed.into_iter().map(|(id, _)| id).collect();
         let right: Vec<FlowId> = put.into_iter().filter(|id| failed.binary_search(id).is_err()).collect();
         self.table.set(&right, EntryState::Present);

@@ -10,8 +10,9 @@ use muster_shared::model::flow::{
     BUCKETS, Bridge, ENTRIES_PAGE, FlowAsk, FlowState, FlowUp, STATES_MAX, SwitchState, TraceQuestion,
     bucket_of,
 };
+use muster_shared::wire::CONTROLLER_READS_ENTRY;
 
-use super::{Device, FlowEffect, Flows, Switch, Turn};
+use super::{Device, FlowEffect, Flows, Switch, Turn, bounded};
 use crate::face::Effect;
 
 /// The least time between reports of spontaneous changes; a batch's end is reported at once.
@@ -24,6 +25,8 @@ const ASKS_MAX: usize = 16;
 pub(super) struct FlowReports {
     /// Report the states of all devices.
     pub(super) all: bool,
+    /// The controller reads which entry a reason is about.
+    names_entries: bool,
     /// No report before this time.
     rest_until: MonoTime,
     /// A report waits for `rest_until`.
@@ -95,7 +98,10 @@ impl Device {
             Switch::Back { filled: false } => (SwitchState::Filling, ""),
             Switch::Back { filled: true } => (SwitchState::Watched, ""),
         };
-        let reason = if absent.is_empty() { &self.watching.reason } else { absent };
+        let (reason, entry) = match absent.is_empty() {
+            true => (self.watching.reason.as_str(), self.watching.wrong),
+            false => (absent, None),
+        };
         FlowState {
             device: self.bridge.clone(),
             decided: self.decided,
@@ -106,14 +112,17 @@ impl Device {
             foreign: self.watching.foreign,
             switch,
             reason: reason.to_owned(),
+            entry,
         }
     }
 }
 
 impl Flows {
-    /// The controller listens: reports the states of all devices.
-    pub(crate) fn greeted(&mut self) {
+    /// The controller listens: reports the states of all devices. The controller reads so many
+    /// additions, as in [`Welcome::reads`](muster_shared::model::Welcome::reads).
+    pub(crate) fn greeted(&mut self, reads: u32) {
         self.telling.all = true;
+        self.telling.names_entries = reads >= CONTROLLER_READS_ENTRY;
         self.telling.asks.clear();
         self.devices.values_mut().for_each(|device| device.told = None);
     }
@@ -135,7 +144,10 @@ impl Flows {
             if is_left_out || !(complete || device.changed || device.asked) {
                 continue;
             }
-            let state = device.state();
+            let mut state = device.state();
+            if !telling.names_entries {
+                state = FlowState { reason: bounded(state.named_reason()), entry: None, ..state };
+            }
             let is_news = device.told.as_ref() != Some(&state);
             if complete || device.asked || is_news && may_speak {
                 (device.asked, device.changed) = (false, false);

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use muster_shared::Generation;
 use muster_shared::model::flow::{
     Bridge, Buckets, EntryState, FlowBatch, FlowDown, FlowId, FlowRefusal, FlowState, FlowUp, ID_PREFIX, Ops,
     OpsRef, Packed, Rule, read_ops,
 };
-use muster_shared::model::{Content, Down, Up};
+use muster_shared::model::{Content, Down, Up, Welcome};
+use muster_shared::{Epoch, Generation};
 
-use super::node::{Node, generation};
+use super::node::{HEARTBEAT, Node, generation};
 use crate::{
     Appended, Compacted, Compared, DivergentForms, Extraneous, FlowEffect, FlowInput, Input, Loaded,
     NotApplied, Op, Repaired, TableEntry, Undecided,
@@ -199,9 +199,16 @@ impl FlowNode {
 
     /// The connection is lost, and there is a new one.
     pub fn reconnect(&mut self) {
+        self.reconnect_to(0);
+    }
+
+    /// As [`Self::reconnect`], to a controller that reads so many additions.
+    pub fn reconnect_to(&mut self, reads: u32) {
         self.bed.input(Input::Disconnected { reason: "lost".into() });
         self.bed.after(Duration::from_secs(1));
-        self.bed.greet();
+        self.bed.input(Input::Connected);
+        let epoch = Epoch(1).into();
+        self.bed.down(Down::Welcome(Welcome { epoch, want_ledger: false, heartbeat: HEARTBEAT, reads }));
         self.drain();
     }
 

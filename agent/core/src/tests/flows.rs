@@ -6,6 +6,7 @@ use muster_shared::model::flow::{
     EntryState, FlowAsk, FlowBatch, FlowDown, FlowUp, Packet, SwitchState, TraceQuestion,
 };
 use muster_shared::model::{Content, ContentDigest, Up};
+use muster_shared::wire::CONTROLLER_READS_ENTRY;
 
 use super::flow_node::{FlowNode, Record, br0, flow, ops, packed, root, table};
 use super::node::{HEARTBEAT, generation};
@@ -241,6 +242,13 @@ fn an_unrepairable_rule_is_wrong_and_retried_ever_less_often() {
     bed.settle();
     let state = bed.state();
     assert_eq!((state.wrong, state.reason.contains("no port veth9")), (1, true));
+    // An older controller reads the rule's number in the reason alone.
+    for (reads, entry) in [(CONTROLLER_READS_ENTRY, Some(flow(2))), (CONTROLLER_READS_ENTRY - 1, None)] {
+        bed.reconnect_to(reads);
+        let state = bed.state();
+        assert_eq!(state.entry, entry);
+        assert_eq!(state.named_reason(), format!("{}: no port veth9 on br0", flow(2)));
+    }
     let tries = bed.done.iter().filter(|it| **it == "repair").count();
     assert!((4..=8).contains(&tries), "{tries} in 40 s");
     bed.bad = None;

@@ -143,6 +143,7 @@ impl Bench {
                         foreign: 0,
                         switch: SwitchState::Watched,
                         reason: String::new(),
+                        entry: None,
                     };
                     replies.push((node, Up::Flow(FlowUp::States { states: vec![state], complete: false })));
                 }

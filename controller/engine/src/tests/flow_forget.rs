@@ -146,6 +146,7 @@ fn names_that_nobody_knows_are_not_remembered() {
             foreign: 0,
             switch: SwitchState::Absent,
             reason: String::new(),
+            entry: None,
         };
         bed.receive(&node(0), Up::Flow(FlowUp::States { states: vec![state], complete: false }));
     }

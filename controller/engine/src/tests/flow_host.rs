@@ -192,6 +192,7 @@ impl FlowHost {
             foreign: u32::try_from(device.foreign.len()).unwrap(),
             switch: SwitchState::Watched,
             reason: String::new(),
+            entry: None,
         }
     }
 

@@ -138,6 +138,7 @@ impl Both {
             foreign: 0,
             switch: SwitchState::Watched,
             reason: String::new(),
+            entry: None,
         };
         let connection = self.next;
         self.up(connection, Up::Flow(FlowUp::States { states: vec![state], complete: false }));

@@ -158,6 +158,19 @@ pub struct FlowState {
     pub switch: SwitchState,
     /// The reason why something is wrong; empty if nothing is.
     pub reason: String,
+    /// The entry that the reason is about. `None`: the device, or an entry that an older agent names
+    /// in the reason.
+    pub entry: Option<FlowId>,
+}
+
+impl FlowState {
+    /// The reason for operators, with the entry that it is about.
+    pub fn named_reason(&self) -> String {
+        match self.entry {
+            Some(id) => format!("{id}: {}", self.reason),
+            None => self.reason.clone(),
+        }
+    }
 }
 
 /// Whether a device can be spoken to.

@@ -6,6 +6,7 @@ pub(crate) mod apply_outcome;
 pub(crate) mod deadline;
 pub(crate) mod end_counts;
 pub(crate) mod fetches;
+pub(crate) mod in_flight;
 pub(crate) mod next_attempt;
 pub(crate) mod queue;
 pub(crate) mod report;
@@ -106,7 +107,7 @@ impl Jobs {
 
     pub(crate) fn pump_stack(&mut self, id: u64) {
         let Some(stack) = self.graph.stacks.get_mut(&id) else { return };
-        if stack.in_flight >= self.graph.ctx.limits.in_flight_per_stack || stack.holds_jobs() {
+        if stack.in_flight.count() >= self.graph.ctx.limits.in_flight_per_stack || stack.holds_jobs() {
             return;
         }
         let Some(slot) = stack.queue.pop_front() else { return };
@@ -117,7 +118,7 @@ impl Jobs {
     }
 
     pub(crate) fn send_job(&mut self, slot: Slot, node: NodeKey) {
-        self.graph.nodes[node].sent.insert(slot);
+        self.enter_flight(slot, node);
         // The generation is of an earlier epoch. The node may know the same number from another
         // history.
         if self.graph.rows[slot].attempt == 0
@@ -128,10 +129,6 @@ impl Jobs {
         }
         let row = &mut self.graph.rows[slot];
         row.leave();
-        let stack = row.stack;
-        if let Some(stack) = self.graph.stacks.get_mut(&stack) {
-            stack.in_flight += 1;
-        }
         self.graph.set_task(slot, TaskState::Sent);
         self.graph.row_changed(slot, false);
         self.transmit(slot, node);

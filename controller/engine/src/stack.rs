@@ -14,6 +14,7 @@ use muster_shared::{Generation, MonoTime, StackName};
 use muster_template::Policies;
 
 use crate::elapsed::Elapsed;
+use crate::job::in_flight::InFlight;
 use crate::record::{StackAction, StackRecord, Status};
 use crate::row::Slot;
 use crate::stack::follow::{MembershipUpdates, NodeSet};
@@ -75,7 +76,7 @@ pub(crate) struct Stack {
     /// does not try them again.
     pub unclean: BTreeSet<Slot>,
     /// Jobs at connected agents.
-    pub in_flight: usize,
+    pub in_flight: InFlight,
     /// Rows with work, so that a view need not look through a million rows.
     pub working: BTreeSet<Slot>,
     /// Rows that wait for signals, or for time to pass.
@@ -104,7 +105,7 @@ impl Stack {
                 ProgressView {
                     done: count(done),
                     total: count(total),
-                    in_flight: count(self.in_flight),
+                    in_flight: count(self.in_flight.count()),
                     failed: count(walk.failed()),
                 }
             }
@@ -149,7 +150,7 @@ impl Stack {
             extras: IndexSet::new(),
             unclean: BTreeSet::new(),
             queue: VecDeque::new(),
-            in_flight: 0,
+            in_flight: InFlight::default(),
             working: BTreeSet::new(),
             waiting: BTreeSet::new(),
             walk: None,

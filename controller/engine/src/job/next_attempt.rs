@@ -7,7 +7,6 @@ use std::time::Duration;
 use crate::jobs::Jobs;
 use crate::row::outcome::After;
 use crate::row::{Slot, TaskState};
-use crate::todo::Todo;
 
 /// The delay between retries doubles from the first to the longest.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
@@ -39,17 +38,8 @@ impl Jobs {
 
     /// Schedules the next attempt of a job.
     fn next_attempt_in(&mut self, slot: Slot, delay: Duration) {
-        let (stack, node) = (self.graph.rows[slot].stack, self.graph.rows[slot].node);
-        if let Some(node) = node
-            && self.graph.nodes[node].sent.remove(&slot)
-        {
-            if self.graph.nodes[node].presence.is_ready()
-                && let Some(stack) = self.graph.stacks.get_mut(&stack)
-            {
-                stack.in_flight -= 1;
-            }
-            self.graph.ctx.agenda.push_back(Todo::Pump(node));
-            self.graph.ctx.agenda.push_back(Todo::PumpStack(stack));
+        if let Some(node) = self.graph.rows[slot].node {
+            self.leave_flight(slot, node);
         }
         self.graph.set_task(slot, TaskState::Backoff);
         self.graph.set_due(slot, Some(self.graph.ctx.now + delay));

@@ -54,18 +54,11 @@ impl Jobs {
         }
         self.ends.count(end);
         let (stack_id, node) = (row.stack, row.node);
-        let mut stack = self.graph.stacks.get_mut(&stack_id);
-        if let Some(stack) = &mut stack {
+        if let Some(stack) = self.graph.stacks.get_mut(&stack_id) {
             stack.working.remove(&slot);
         }
-        if let Some(node) = node
-            && self.graph.nodes[node].sent.remove(&slot)
-        {
-            self.graph.ctx.agenda.push_back(Todo::Pump(node));
-            if let Some(stack) = stack.filter(|_| self.graph.nodes[node].presence.is_ready()) {
-                stack.in_flight -= 1;
-                self.graph.ctx.agenda.push_back(Todo::PumpStack(stack_id));
-            }
+        if let Some(node) = node {
+            self.leave_flight(slot, node);
         }
         // The row may need another correction or a restart.
         if self.unsettled.counted().contains(&slot) || self.unsettled.owed().contains(&slot) {

@@ -29,15 +29,7 @@ impl Traversals {
             return;
         }
         node.away_since = self.jobs.graph.ctx.now;
-        for slot in node.sent.clone() {
-            self.jobs.graph.set_due(slot, None);
-            let id = self.jobs.graph.rows[slot].stack;
-            if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
-                stack.in_flight -= 1;
-            }
-            self.jobs.graph.touch(id);
-            self.jobs.graph.ctx.agenda.push_back(Todo::PumpStack(id));
-        }
+        self.jobs.agent_went(key);
         for slot in self.jobs.graph.nodes[key].in_line() {
             self.jobs.set_task_if_waiting(slot, key, TaskState::NodeAway);
         }

@@ -125,13 +125,7 @@ impl Traversals {
         let heartbeat = self.jobs.graph.heartbeat_every();
         let welcome = Welcome { epoch, want_ledger, heartbeat, reads };
         self.jobs.graph.send(key, Down::Welcome(welcome));
-        for slot in self.jobs.graph.nodes[key].sent.clone() {
-            let id = self.jobs.graph.rows[slot].stack;
-            if let Some(stack) = self.jobs.graph.stacks.get_mut(&id) {
-                stack.in_flight += 1;
-            }
-            self.jobs.graph.touch(id);
-        }
+        self.jobs.agent_came(key);
         if !want_ledger {
             self.jobs.hold_nothing(key);
         }

@@ -27,7 +27,7 @@ impl View<'_> {
             let with_agents = |row: &&&Row| {
                 row.is_sent() && row.node.is_some_and(|key| self.graph.nodes[key].presence.is_ready())
             };
-            assert_eq!(stack.in_flight, mine().filter(with_agents).count(), "in flight");
+            assert_eq!(stack.in_flight.count(), mine().filter(with_agents).count(), "in flight");
             assert_eq!(stack.forward.len() + stack.extras.len(), mine().count(), "rows of a stack");
             assert_eq!(stack.settled.len(), stack.forward.len(), "known of the rows");
             for (index, (slot, settled)) in stack.forward.iter().zip(&stack.settled).enumerate() {

@@ -138,7 +138,7 @@ impl Graph {
             return Some(JobWait::Disk);
         }
         let most = self.ctx.limits.in_flight_per_stack;
-        let is_full = |stack: &Stack| stack.in_flight >= most || stack.holds_job(slot);
+        let is_full = |stack: &Stack| stack.in_flight.count() >= most || stack.holds_job(slot);
         self.stacks.get(&row.stack).is_some_and(is_full).then_some(JobWait::Stack)
     }
 }

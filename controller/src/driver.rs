@@ -30,13 +30,13 @@ use muster_engine::view::StackView;
 use muster_engine::{Answer, Config, JoinAsk, Refusal, Request};
 use muster_shared::model::Down;
 use muster_shared::{MonoTime, NodeId, StackName};
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout_at;
 
 pub use audit::{Caller, stranger};
 use handle::{Ask, Query, Watcher};
 pub use handle::{Busy, DriverHandle, DriverInbox, Look, Room, channel};
-pub use turn::{TurnResults, Turns};
+pub use turn::{ParsedRevision, TurnResults, Turns, UnparsedRevision};
 
 use crate::link::intake::Intake;
 use crate::link::{Admitted, Grant, JoinGrant, LinkEvent, LinkHandle, NotJoined};
@@ -50,6 +50,8 @@ const ASKS_IN_TURN: usize = 1024;
 const GONE_MAX: usize = 1000;
 /// Templates with fewer resources are freed in the turn: that takes a millisecond.
 const DISCARDED_HERE: usize = 5000;
+/// Revisions of fewer bytes are parsed in the turn: that takes a millisecond.
+const PARSED_HERE: usize = 16 << 10;
 /// The pause before a server asks again to join that cannot be taken up now. It asks with the same keys, so it joins once
 /// even if its first request was carried out.
 const JOIN_PAUSE: Duration = Duration::from_secs(5);
@@ -129,6 +131,8 @@ pub struct Driver<S, O> {
     gone: VecDeque<(StackName, u64)>,
     /// Tells whether the driver is writing.
     writing: Arc<AtomicBool>,
+    /// Where revisions go that were parsed beside the driver. The engine waits for a few of each stack.
+    parsed: Option<mpsc::UnboundedSender<ParsedRevision>>,
 }
 
 impl<S: Store, O: Outbox> Driver<S, O> {
@@ -151,6 +155,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             queries: Vec::new(),
             gone: VecDeque::new(),
             writing: Arc::default(),
+            parsed: None,
         })
     }
 
@@ -171,6 +176,9 @@ impl<S: Store, O: Outbox> Driver<S, O> {
     /// Runs until [`DriverHandle::stop`], or until all handles are gone.
     pub async fn run(mut self, mut inbox: DriverInbox, mut link: Intake) {
         self.writing = Arc::clone(&inbox.writing);
+        let (sender, mut parsed) = mpsc::unbounded_channel();
+        self.parsed = Some(sender);
+        self.turns.parse_beside(PARSED_HERE);
         self.wake();
         self.turn_over();
         loop {
@@ -189,6 +197,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     None | Some(Ask::Stop) => return,
                     Some(ask) => self.ask(ask),
                 },
+                Some(revision) = parsed.recv(), if takes => self.turns.revision_parsed(self.now(), revision),
                 open = link.ready(), if takes => if !open {
                     return;
                 },
@@ -198,6 +207,9 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             let mut stops = false;
             if !self.turns.is_busy() {
                 stops = self.take_asks(&mut inbox);
+                while let Ok(revision) = parsed.try_recv() {
+                    self.turns.revision_parsed(self.now(), revision);
+                }
                 link.begin_turn();
                 while let Some(event) = link.take() {
                     self.link_event(event);
@@ -343,6 +355,13 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         if told.discarded.iter().any(|tree| tree.len() >= DISCARDED_HERE) {
             // Nothing waits for the result.
             drop(tokio::task::spawn_blocking(move || drop(told.discarded)));
+        }
+        if let Some(parsed) = self.parsed.as_ref().filter(|_| !told.revisions.is_empty()) {
+            let parsed = parsed.clone();
+            // The driver may have ended.
+            let parse =
+                move || told.revisions.into_iter().try_for_each(|revision| parsed.send(revision.parse()));
+            drop(tokio::task::spawn_blocking(parse));
         }
         for look in std::mem::take(&mut self.queries) {
             look(&Look { site: self.turns.view(), read_only: self.turns.read_only() });

@@ -4,6 +4,7 @@ mod bench;
 mod blocked;
 mod damaged;
 mod read_only;
+mod revisions;
 
 use std::sync::{Arc, Mutex};
 

@@ -5,12 +5,13 @@
 
 mod commit;
 mod read_only;
+mod revision;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, Source, View};
+use muster_engine::{Answer, Config, Effect, Engine, Input, Refusal, Request, View};
 use muster_shared::model::{Down, Up};
 use muster_shared::{Epoch, MonoTime, NodeId, StackName};
 use muster_template::Tree;
@@ -24,6 +25,7 @@ use crate::store::{Store, StoreError};
 use crate::telemetry::{Operations, Telemetry};
 use commit::Commit;
 use read_only::ReadOnly;
+pub use revision::{ParsedRevision, UnparsedRevision};
 
 /// Between two tries of a commit for which the database was busy.
 const BUSY_PAUSE: Duration = Duration::from_millis(250);
@@ -39,6 +41,8 @@ pub struct TurnResults {
     pub ended: Vec<(StackName, u64)>,
     /// Trees that take time to free.
     pub discarded: Vec<Arc<Tree>>,
+    /// Revisions that take time to parse: see [`Turns::parse_beside`].
+    pub revisions: Vec<UnparsedRevision>,
 }
 
 /// A commit that waits for another program's lock.
@@ -70,6 +74,10 @@ pub struct Turns<S, O> {
     goes_on: bool,
     /// The engine contains changes that are not durable, since it could not be rebuilt yet.
     stale: bool,
+    /// The number of times that the engine was rebuilt.
+    reloads: u64,
+    /// Revisions of fewer bytes are parsed in the turn.
+    parsed_here: usize,
 }
 
 impl<S: Store, O: Outbox> Turns<S, O> {
@@ -105,6 +113,8 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             mistakes: Mistakes::default(),
             goes_on: false,
             stale: false,
+            reloads: 0,
+            parsed_here: usize::MAX,
         })
     }
 
@@ -192,7 +202,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
 
     /// Rebuilds the engine from the durable state.
     pub(super) fn reload(&mut self, now: MonoTime) -> Result<(), StoreError> {
-        self.stale = true;
+        (self.stale, self.reloads) = (true, self.reloads + 1);
         let snapshot = self.store.load()?;
         self.engine = Engine::load((self.make_config)(self.engine.view().epoch()), snapshot, now);
         self.stale = false;
@@ -339,9 +349,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
                 }
                 Effect::Discard(template) => self.told.discarded.push(template),
                 Effect::LoadRevision { load, stack, revision } => {
-                    let source = self.load_revision(&stack, revision);
-                    self.engine.handle(now, Input::RevisionLoaded { load, source });
-                    follows = true;
+                    follows |= self.load_revision(now, load, &stack, revision);
                 }
             }
         }
@@ -349,11 +357,5 @@ impl<S: Store, O: Outbox> Turns<S, O> {
             self.outbox.send(&node, connection, &messages);
         }
         follows
-    }
-
-    fn load_revision(&mut self, stack: &StackName, revision: u32) -> Result<Source, String> {
-        let text = self.store.source(stack, revision).map_err(|error| error.to_string())?;
-        let text = text.ok_or_else(|| "it is not kept any more".to_owned())?;
-        Source::parse(text).map_err(|errors| errors.to_string())
     }
 }

@@ -14,8 +14,7 @@ use crate::request::{Refusal, Source};
 /// An operation that waits for a revision.
 pub(crate) struct Pending {
     pub stack: u64,
-    /// The traversal at the time of the decision. The engine drops its own decision if there is a
-    /// newer one.
+    /// The traversal at the time of the decision, which is dropped if there is a newer one.
     pub traversal: u64,
     pub revision: u32,
     /// The operator's request. `None`: the engine decided.
@@ -78,6 +77,9 @@ impl Engine {
         let result = match (current, source) {
             (current, _) if request.is_none() && current.is_none_or(|(_, now)| now != traversal) => return,
             (None | Some((true, _)), _) => Err(Refusal::Conflict("the stack is being deleted".into())),
+            (Some((_, now)), _) if now != traversal => Err(Refusal::Conflict(format!(
+                "another operation began before revision {revision} was read: look at the stack, and roll back again"
+            ))),
             (Some(_), Err(why)) => {
                 Err(Refusal::NotFound(format!("revision {revision} cannot be loaded: {why}")))
             }

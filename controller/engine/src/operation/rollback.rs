@@ -37,6 +37,13 @@ impl Engine {
             None if stack.status == Status::Complete => stack.complete.get(1).copied(),
             None => stack.complete.first().copied(),
         };
+        // Each has a revision in memory.
+        let is_asked = |pending: &Pending| pending.purpose == Purpose::RollBack && pending.request.is_some();
+        if request.is_some() && self.graph().stacks.pending_of(id).any(is_asked) {
+            return Err(Refusal::Conflict(format!(
+                "a rollback of stack '{name}' begins already: wait until its revision is read"
+            )));
+        }
         match revision {
             Some(revision) => {
                 let pending = Pending {

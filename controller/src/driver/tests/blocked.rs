@@ -249,6 +249,24 @@ async fn a_commit_that_hangs_is_told_and_loses_nothing() {
 }
 
 #[tokio::test]
+async fn a_large_revision_is_parsed_beside_the_loop() {
+    let running = Running::start().await;
+    let Request::Create { name, source, options } = create(1) else { unreachable!("it creates") };
+    let template = format!("{}# {}\n", source.text.template, "x".repeat(PARSED_HERE));
+    let large =
+        || Source::parse(SourceText { template: template.clone(), ..(*source.text).clone() }).unwrap();
+    let create = Request::Create { name: name.clone(), source: large(), options: options.clone() };
+    running.handle.request(create).await.unwrap();
+    let update = Request::Update { name: name.clone(), source: large(), options };
+    running.handle.request(update).await.unwrap();
+    let to = Some(1);
+    let Ok(Answer::Stack { .. }) = running.handle.request(Request::Rollback { name, to }).await else {
+        panic!("it begins")
+    };
+    running.ends().await;
+}
+
+#[tokio::test]
 async fn whatever_call_hangs_and_fails_nothing_answered_is_lost() {
     let codes = [
         None,

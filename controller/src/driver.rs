@@ -22,6 +22,7 @@ mod pause_after_bad_commit;
 mod turn;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -132,7 +133,7 @@ pub struct Driver<S, O> {
     /// Tells whether the driver is writing.
     writing: Arc<AtomicBool>,
     /// Where revisions go that were parsed beside the driver. The engine waits for a few of each stack.
-    parsed: Option<mpsc::UnboundedSender<ParsedRevision>>,
+    parsed: Option<mpsc::UnboundedSender<std::thread::Result<ParsedRevision>>>,
 }
 
 impl<S: Store, O: Outbox> Driver<S, O> {
@@ -197,7 +198,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
                     None | Some(Ask::Stop) => return,
                     Some(ask) => self.ask(ask),
                 },
-                Some(revision) = parsed.recv(), if takes => self.turns.revision_parsed(self.now(), revision),
+                Some(revision) = parsed.recv(), if takes => self.revision_parsed(revision),
                 open = link.ready(), if takes => if !open {
                     return;
                 },
@@ -208,7 +209,7 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             if !self.turns.is_busy() {
                 stops = self.take_asks(&mut inbox);
                 while let Ok(revision) = parsed.try_recv() {
-                    self.turns.revision_parsed(self.now(), revision);
+                    self.revision_parsed(revision);
                 }
                 link.begin_turn();
                 while let Some(event) = link.take() {
@@ -234,6 +235,14 @@ impl<S: Store, O: Outbox> Driver<S, O> {
             }
         }
         false
+    }
+
+    /// A revision was parsed beside the driver. A panic there is one of the driver.
+    fn revision_parsed(&mut self, revision: std::thread::Result<ParsedRevision>) {
+        match revision {
+            Ok(revision) => self.turns.revision_parsed(self.now(), revision),
+            Err(panic) => resume_unwind(panic),
+        }
     }
 
     fn set_writing(&self, writing: bool) {
@@ -358,9 +367,13 @@ impl<S: Store, O: Outbox> Driver<S, O> {
         }
         if let Some(parsed) = self.parsed.as_ref().filter(|_| !told.revisions.is_empty()) {
             let parsed = parsed.clone();
-            // The driver may have ended.
-            let parse =
-                move || told.revisions.into_iter().try_for_each(|revision| parsed.send(revision.parse()));
+            let parse = move || {
+                for revision in told.revisions {
+                    let revision = catch_unwind(AssertUnwindSafe(|| revision.parse()));
+                    // The driver may have ended.
+                    drop(parsed.send(revision));
+                }
+            };
             drop(tokio::task::spawn_blocking(parse));
         }
         for look in std::mem::take(&mut self.queries) {

@@ -23,9 +23,8 @@ use crate::row::{Role, Row, Slot};
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
     owners: BTreeMap<(NodeKey, Claim), Slot>,
-    /// Rows that handed a claim over, each with whether it had handed over others before. One of
-    /// them has it again if its owner releases it.
-    earlier: BTreeMap<(NodeKey, Claim), BTreeMap<Slot, bool>>,
+    /// Rows that handed a claim over. One of them has it again if its owner releases it.
+    earlier: BTreeMap<(NodeKey, Claim), BTreeSet<Slot>>,
     /// Claims of each row, also those that it handed over.
     by_row: BTreeSet<(Slot, NodeKey, Claim)>,
 }
@@ -57,26 +56,24 @@ impl Claims {
         self.owners.values().copied()
     }
 
-    /// Makes a row the owner. Any other owner hands the claim over; `had` says whether it had
-    /// handed over others before.
-    fn take(&mut self, node: NodeKey, claim: Claim, slot: Slot, had: bool) {
+    /// Makes a row the owner. Any other owner hands the claim over.
+    fn take(&mut self, node: NodeKey, claim: Claim, slot: Slot) {
         let key = (node, claim);
         self.leave_earlier(&key, slot);
         if let Some(old) = self.owners.insert(key.clone(), slot).filter(|old| *old != slot) {
-            self.earlier.entry(key.clone()).or_default().insert(old, had);
+            self.earlier.entry(key.clone()).or_default().insert(old);
         }
         self.by_row.insert((slot, key.0, key.1));
     }
 
     /// Notes a row that handed a claim over before the store was read.
     fn hand_over(&mut self, node: NodeKey, claim: Claim, slot: Slot) {
-        self.earlier.entry((node, claim.clone())).or_default().insert(slot, true);
+        self.earlier.entry((node, claim.clone())).or_default().insert(slot);
         self.by_row.insert((slot, node, claim));
     }
 
-    /// Releases a claim of a row. If the row was its owner, returns the rows that handed it over, as
-    /// in `earlier`.
-    fn release(&mut self, node: NodeKey, claim: &Claim, slot: Slot) -> impl Iterator<Item = (Slot, bool)> {
+    /// Releases a claim of a row. If the row was its owner, returns the rows that handed it over.
+    fn release(&mut self, node: NodeKey, claim: &Claim, slot: Slot) -> impl Iterator<Item = Slot> {
         let key = (node, claim.clone());
         let mut heirs = None;
         if self.by_row.remove(&(slot, node, claim.clone())) {
@@ -86,7 +83,7 @@ impl Claims {
                 heirs = self.earlier.get(&key);
             }
         }
-        heirs.into_iter().flatten().map(|(slot, had)| (*slot, *had))
+        heirs.into_iter().flatten().copied()
     }
 
     fn leave_earlier(&mut self, key: &(NodeKey, Claim), slot: Slot) {
@@ -117,17 +114,13 @@ impl Jobs {
         }
     }
 
-    /// Releases a claim of a row. A row that handed it over, and still has it in its spec or in the
-    /// one before its job, has it again: returns that row, and whether it had handed over others before.
-    pub(crate) fn release_claim(&mut self, node: NodeKey, claim: Claim, slot: Slot) -> Option<(Slot, bool)> {
-        let rows = &self.graph.rows;
-        let wants = |(heir, _): &(Slot, bool)| {
-            rows[*heir].specs().any(|spec| spec.unpack().claims().contains(&claim))
-        };
-        let heirs = self.claims.release(node, &claim, slot).filter(wants);
-        let (heir, had) = heirs.max_by_key(|(heir, _)| rows[*heir].claims_since())?;
-        self.claims.take(node, claim, heir, false);
-        Some((heir, had))
+    /// Releases a claim of a row. A row that handed it over has it again. It still counts as handed
+    /// over: another row may have changed the thing.
+    pub(crate) fn release_claim(&mut self, node: NodeKey, claim: Claim, slot: Slot) {
+        let heirs = self.claims.release(node, &claim, slot);
+        if let Some(heir) = heirs.max_by_key(|heir| self.graph.rows[*heir].claims_since()) {
+            self.claims.take(node, claim, heir);
+        }
     }
 
     /// Takes up a claim of a row that was loaded. A row that handed over some of its claims has
@@ -140,7 +133,7 @@ impl Jobs {
         };
         match self.claims.owner(node, &claim).filter(stays) {
             Some(_) => self.claims.hand_over(node, claim, slot),
-            None => self.claims.take(node, claim, slot, true),
+            None => self.claims.take(node, claim, slot),
         }
     }
 
@@ -165,18 +158,12 @@ impl Jobs {
                 return Err(self.external_but_ours(claim, node, owner, &row.name).to_string());
             }
         }
-        // Each row that hands claims over, with whether it had handed over others before.
-        let mut givers: BTreeMap<Slot, bool> = BTreeMap::new();
         for claim in claims {
-            let owner = self.claims.owner(node, &claim).filter(|owner| *owner != slot);
-            let had = owner.is_some_and(|owner| {
-                *givers.entry(owner).or_insert_with(|| self.graph.rows[owner].handed_over)
-            });
-            self.claims.take(node, claim, slot, had);
-        }
-        for giver in givers.into_keys() {
-            self.graph.rows[giver].set_handed_over(true);
-            self.graph.row_changed(giver, true);
+            if let Some(owner) = self.claims.owner(node, &claim).filter(|owner| *owner != slot) {
+                self.graph.rows[owner].set_handed_over(true);
+                self.graph.row_changed(owner, true);
+            }
+            self.claims.take(node, claim, slot);
         }
         Ok(())
     }

@@ -3,13 +3,10 @@
 //! Absent: the consequences themselves (`row/outcome.rs`), reports (`job/report.rs`), and what a row that has failed for
 //! good leads to (`traversal/readiness.rs`).
 
-use std::collections::BTreeMap;
-
 use muster_shared::model::{Action, Claim, LedgerEntry, Observed};
 
 use crate::job::end_counts::JobEnd;
 use crate::jobs::Jobs;
-use crate::node::NodeKey;
 use crate::rollout::Ended;
 use crate::row::cause::Cause;
 use crate::row::outcome::{After, FailureOf, TaskOutcome, Then};
@@ -150,14 +147,8 @@ impl Jobs {
         let new = undone.and_then(|task| task.spec);
         if let (Some(new), Some(node)) = (new.map(|new| new.unpack()), row.node) {
             let kept = row.spec().map(|spec| spec.unpack().claims()).unwrap_or_default();
-            let mut handed_over = BTreeMap::from([(slot, row.handed_over)]);
             for claim in new.claims().into_iter().filter(|claim| !kept.contains(claim)) {
-                if let Some((owner, had)) = self.release_claim(node, claim, slot) {
-                    *handed_over.entry(owner).or_default() |= had;
-                }
-            }
-            for (slot, had) in handed_over {
-                self.recount_claims(slot, node, had);
+                self.release_claim(node, claim, slot);
             }
             self.release_content(&new);
         }
@@ -165,15 +156,6 @@ impl Jobs {
             self.observe(slot, observed);
         }
         self.note_owed(slot);
-        self.graph.row_changed(slot, true);
-    }
-
-    /// Notes whether another row has claims of a row, after a job that never began. `had`: another
-    /// row had some before, and may have changed the thing since.
-    fn recount_claims(&mut self, slot: Slot, node: NodeKey, had: bool) {
-        let claims = self.graph.rows[slot].spec().map(|spec| spec.unpack().claims()).unwrap_or_default();
-        let owns_all = claims.iter().all(|claim| self.claims.owner(node, claim) == Some(slot));
-        self.graph.rows[slot].set_handed_over(had || !owns_all);
         self.graph.row_changed(slot, true);
     }
 

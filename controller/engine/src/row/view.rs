@@ -42,11 +42,6 @@ impl Row {
         self.task().and_then(|task| task.spec.as_ref()).or(self.spec.as_ref())
     }
 
-    /// The desired state of the last job that ended, and that of the present one.
-    pub fn specs(&self) -> impl Iterator<Item = &PackedSpec> {
-        self.spec.iter().chain(self.task().and_then(|task| task.spec.as_ref()))
-    }
-
     /// The desired state of the job before the present one.
     #[cfg(test)]
     pub fn spec_before_task(&self) -> Option<&PackedSpec> {

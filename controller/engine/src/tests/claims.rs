@@ -32,7 +32,7 @@ fn a_job_that_never_began_gives_its_claim_back() {
         bed.idle();
         bed.disconnect(&node(0));
         bed.update(files("b: /x two")).unwrap();
-        bed.update(files("a: /x one")).unwrap();
+        bed.update(files("c: /z")).unwrap();
         if restarts {
             bed.restart();
         }
@@ -41,7 +41,7 @@ fn a_job_that_never_began_gives_its_claim_back() {
         assert!(matches!(refused, Err(Refusal::Conflict(_))), "{refused:?}");
         bed.connect(&node(0));
         bed.idle();
-        assert_eq!((bed.status().as_str(), bed.disk()), ("UPDATE_COMPLETE", vec!["/x one".to_owned()]));
+        assert_eq!((bed.status().as_str(), bed.disk()), ("UPDATE_COMPLETE", vec!["/z hello".to_owned()]));
     }
 }
 

@@ -186,7 +186,7 @@ fn what_environments_say_of_resources_is_known_after_a_restart() {
 
 #[test]
 fn a_node_removal_is_durable_before_the_node_is_disconnected() {
-    // What was left on the node is known after a restart.
+    // A restarted controller knows the things that are left on the node.
     let mut bench = Bench::new();
     bench.turn(create(1)).unwrap();
     let key = bench.job().key();

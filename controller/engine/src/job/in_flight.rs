@@ -26,17 +26,16 @@ impl Jobs {
         }
     }
 
-    /// The agent no longer has a job. Returns whether it might have had it.
-    pub(crate) fn leave_flight(&mut self, slot: Slot, node: NodeKey) -> bool {
-        let was_sent = self.graph.nodes[node].sent.remove(&slot);
-        if was_sent {
-            self.graph.ctx.agenda.push_back(Todo::Pump(node));
-            if self.graph.nodes[node].presence.is_ready() {
-                self.count_in_flight(slot, |count| count - 1);
-                self.graph.ctx.agenda.push_back(Todo::PumpStack(self.graph.rows[slot].stack));
-            }
+    /// The agent no longer has a job, if it had it: there is room for another one.
+    pub(crate) fn leave_flight(&mut self, slot: Slot, node: NodeKey) {
+        if !self.graph.nodes[node].sent.remove(&slot) {
+            return;
         }
-        was_sent
+        self.graph.ctx.agenda.push_back(Todo::Pump(node));
+        if self.graph.nodes[node].presence.is_ready() {
+            self.count_in_flight(slot, |count| count - 1);
+            self.graph.ctx.agenda.push_back(Todo::PumpStack(self.graph.rows[slot].stack));
+        }
     }
 
     /// An agent has connected: the jobs that it may have are in flight.

@@ -45,8 +45,8 @@ fn a_job_that_never_began_gives_its_claim_back() {
     }
 }
 
-/// Of two files that swap their paths, one has changed when the operator goes back, and the other
-/// one's job for that is cancelled unsent. Its thing is not what it was.
+/// Two files swap their paths. One has changed when the operator goes back, and the job of the other
+/// one for that is cancelled unsent: the file on its path is not its own.
 #[test]
 fn a_file_that_another_one_overwrote_is_written_again() {
     let before = "a: /x one\n b: /y two\n c: /z";

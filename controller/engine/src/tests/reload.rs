@@ -206,7 +206,7 @@ fn shown(row: &Row) -> [(&'static str, String); 16] {
     ]
 }
 
-/// What the store has of a row without a job, but for times.
+/// The record of a row without a job, but for times.
 fn record(row: &Row) -> String {
     if row.task().is_some() {
         return NOT_STORED.to_owned();

@@ -32,6 +32,33 @@ fn others_are_answered_while_a_revision_is_parsed() {
     assert!(matches!(told.answers[..], [(of, Ok(_))] if of == id), "{:?}", told.answers);
 }
 
+#[test]
+fn a_rollback_waits_for_its_revision_alone_and_gives_way() {
+    let mut bench = bench();
+    let Request::Create { name: stack, source, options } = create(2) else { panic!("a create") };
+    let update = || Request::Update { name: stack.clone(), source: source.clone(), options: options.clone() };
+    bench.turn(update()).unwrap();
+    let now = MonoTime::default();
+    let roll_back = || Request::Rollback { name: name(), to: Some(1) };
+    let first = bench.driver.turns.request(now, None, roll_back()).unwrap();
+    let second = bench.driver.turns.request(now, None, roll_back()).unwrap();
+    let mut told = bench.driver.turns.turn_over(now);
+    assert!(
+        matches!(&told.answers[..], [(of, Err(Refusal::Conflict(why)))] if *of == second && why.contains("begins already")),
+        "{:?}",
+        told.answers
+    );
+    assert_eq!(told.revisions.len(), 1);
+    bench.turn(update()).unwrap();
+    bench.driver.turns.revision_parsed(now, told.revisions.pop().unwrap().parse());
+    let told = bench.driver.turns.turn_over(now);
+    assert!(
+        matches!(&told.answers[..], [(of, Err(Refusal::Conflict(why)))] if *of == first && why.contains("another operation began")),
+        "{:?}",
+        told.answers
+    );
+}
+
 /// An engine that is rebuilt counts its requests from the beginning.
 #[test]
 fn a_rebuilt_engine_gets_no_revision_of_the_one_before() {

@@ -54,7 +54,7 @@ impl<S: Store, O: Outbox> Turns<S, O> {
         self.parsed_here = size;
     }
 
-    /// Gives the engine a revision. Returns whether that is so already.
+    /// Reads a revision for the engine. Returns false if the engine gets it later, once it is parsed.
     pub(super) fn load_revision(
         &mut self,
         now: MonoTime,

@@ -43,8 +43,8 @@ pub(crate) struct Table {
     serial: u64,
     settled: u64,
     waiting: Vec<FlowId>,
-    /// Entries whose writes were open at a start: an earlier batch, whose end is no longer known, may
-    /// have put them on the device. Empty once the device has what it must have.
+    /// Entries that were FAILED at a start, or whose writes were open: an earlier batch, whose end is
+    /// no longer known, may have put them on the device. Empty once the device has what it must have.
     perhaps_present: BTreeSet<FlowId>,
     /// Ids on the device that no table has. A comparison finds them, and finds them again if they
     /// are forgotten here.

@@ -239,6 +239,8 @@ fn nothing_is_left_of_a_refused_removal_of_what_was_never_there() {
     bed.restart();
     assert_eq!(bed.standings(&d), "FAILED 2");
     bed.remove_rules(&d, &[id(&d, 8), id(&d, 9)]);
+    assert_eq!(bed.standings(&d), "PENDING_REMOVE 2", "what the device has is not known until it is there");
+    bed.connect(&node(0));
     assert!(bed.tables.flows.entries.is_empty());
 }
 

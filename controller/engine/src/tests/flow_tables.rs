@@ -210,6 +210,7 @@ fn a_refused_flow_operation_fails_alone_and_is_undone() {
     assert_eq!(rows.iter().find(|row| row.id == id(&d, 2)).unwrap().error.as_deref(), Some("no such port"));
     bed.restart();
     assert_eq!(bed.standings(&d), "ADDED 3, FAILED 2");
+    bed.connect(&d.node);
     let cleared = bed.remove_rules(&d, &[id(&d, 2), id(&d, 3)]);
     assert_eq!((bed.ended(cleared).as_str(), bed.standings(&d).as_str()), ("COMPLETE", "ADDED 3"));
     assert_eq!(bed.tables.flows.entries.len(), 3);

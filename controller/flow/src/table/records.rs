@@ -61,7 +61,7 @@ impl Table {
             self.owned.insert((owner, id));
         }
         self.reasons.extend(reason.map(|reason| (id, reason)));
-        if kept.serial > self.settled && mark != FlowMark::Failed {
+        if kept.serial > self.settled || mark == FlowMark::Failed {
             self.perhaps_present.insert(id);
         }
         self.entries.insert(id, kept);

@@ -9,7 +9,7 @@ use muster_shared::model::flow::{
     FlowUp, OpsRef, Packed, SwitchState, bucket_of, read_ops,
 };
 use muster_shared::{Epoch, Generation, Generations, MonoTime, NodeId};
-use muster_template::FlowSet;
+use muster_template::{FlowSet, MASK};
 use serde_json::json;
 
 use crate::record::FlowSnapshot;
@@ -138,19 +138,8 @@ impl Bed {
 
     /// The agent reports the outcome of the batch that was sent last.
     fn decides(&mut self, root: u64, refused: Option<FlowRefusal>) {
-        let state = FlowState {
-            device: device().bridge,
-            decided: self.sent().expect("a batch was sent"),
-            refused,
-            root,
-            entries: 1,
-            wrong: 0,
-            foreign: 0,
-            switch: SwitchState::Watched,
-            reason: String::new(),
-            entry: None,
-        };
-        self.states(vec![state]);
+        let decided = self.sent().expect("a batch was sent");
+        self.states(vec![FlowState { refused, ..state(decided, root) }]);
     }
 
     fn root(&self) -> u64 {
@@ -177,6 +166,22 @@ fn node() -> NodeId {
 
 fn device() -> DeviceName {
     DeviceName { node: node(), bridge: "br0".parse().unwrap() }
+}
+
+/// The agent's report of a device whose switch is well.
+fn state(decided: Generation, root: u64) -> FlowState {
+    FlowState {
+        device: device().bridge,
+        decided,
+        refused: None,
+        root,
+        entries: 1,
+        wrong: 0,
+        foreign: 0,
+        switch: SwitchState::Watched,
+        reason: String::new(),
+        entry: None,
+    }
 }
 
 fn rule(priority: u16) -> Packed {
@@ -231,6 +236,22 @@ fn the_end_of_a_resources_write_is_that_of_its_job() {
                 assert!(bed.flows.difference(&set).is_some());
             }
         }
+    }
+}
+
+#[test]
+fn a_reason_of_an_entry_that_left_the_table_is_masked() {
+    let mut bed = Bed::new();
+    bed.applies(1).unwrap();
+    bed.greets();
+    let root = bed.root();
+    let decided = bed.sent().expect("a batch was sent");
+    for (entry, shown) in [(Some(id(1)), "no port eth1"), (Some(id(2)), MASK), (None, "no port eth1")] {
+        let state = FlowState { reason: "no port eth1".into(), entry, ..state(decided, root) };
+        bed.states(vec![state]);
+        let views = bed.flows.device_views();
+        let named = entry.map(|id| format!("{id}: ")).unwrap_or_default();
+        assert_eq!(views[0].reason, format!("{named}{shown}"));
     }
 }
 

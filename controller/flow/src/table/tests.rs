@@ -31,7 +31,7 @@ fn what_is_taken_back_and_wanted_again_is_sent_once() {
 }
 
 #[test]
-fn a_failed_entry_from_before_a_start_is_removed_from_the_device() {
+fn a_failed_entry_from_before_a_start_goes_from_the_device() {
     // At the start its write was open, or had failed.
     let packed = Packed::new(&Entry::from_json(&json!({"priority": 1})).unwrap()).unwrap();
     let (id, digest) = (FlowId(0x4d55_0000_0000_0001), packed.digest());

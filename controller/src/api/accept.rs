@@ -77,3 +77,50 @@ pub(super) async fn accept(listener: impl Listener, router: Router, mut stopped:
     }
     drop(timeout(STOP_TIME, graceful.shutdown()).await);
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::sync::{Mutex, mpsc};
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::driver::Caller;
+
+    /// Takes the clients that the test makes.
+    struct Clients(Mutex<mpsc::Receiver<DuplexStream>>);
+
+    impl Listener for Clients {
+        type Raw = DuplexStream;
+        type Stream = DuplexStream;
+
+        async fn accept(&self) -> io::Result<DuplexStream> {
+            self.0.lock().await.recv().await.ok_or_else(|| io::ErrorKind::NotConnected.into())
+        }
+
+        async fn prepare(&self, raw: DuplexStream) -> Option<(DuplexStream, Peer)> {
+            let caller =
+                Caller { actor: "vera".to_owned(), from: "local".to_owned(), shown: None, trace: None };
+            Some((raw, Peer::Owner(caller)))
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_has_its_time_for_a_head_and_for_the_next() {
+        let (comes, clients) = mpsc::channel(1);
+        let (_stop, stopped) = watch::channel(());
+        let router = Router::new().route("/", get(|| async { "well" }));
+        tokio::spawn(accept(Clients(Mutex::new(clients)), router, stopped));
+        for says in ["", "GET / HTTP/1.1\r\nhost: m", "GET / HTTP/1.1\r\nhost: muster\r\n\r\n"] {
+            let (mut client, server) = duplex(1 << 16);
+            let begun = Instant::now();
+            comes.send(server).await.unwrap();
+            client.write_all(says.as_bytes()).await.unwrap();
+            let mut heard = String::new();
+            client.read_to_string(&mut heard).await.unwrap();
+            assert_eq!(begun.elapsed().as_secs(), HEAD_TIME.as_secs(), "{says}: {heard}");
+            assert_eq!(heard.starts_with("HTTP/1.1 200"), says.ends_with("\r\n\r\n"), "{heard}");
+        }
+    }
+}

@@ -175,11 +175,27 @@ async fn admitted(
     names: &RawPathParams,
 ) -> Result<(Caller, Role, Scope), ApiError> {
     let (name, shown) = named(api, credential).await?;
-    let asked = name.clone();
+    let (asked, asked_at) = (name.clone(), Instant::now());
+    if let Shown::Token(token) = &shown {
+        api.wrong_tokens.may_show(address, token, asked_at).map_err(|wait| {
+            ApiError::after(
+                wait,
+                "too many tokens that do not count come from there: 100 a second are looked at",
+            )
+        })?;
+    }
     let user = api.driver.query(move |site| site.user_role(&asked, &shown, now())).await?;
     let (role, scope) = match user {
-        Ok(user) => user,
+        Ok(user) => {
+            if let Shown::Token(token) = shown {
+                api.wrong_tokens.counts(token);
+            }
+            user
+        }
         Err(why) => {
+            if let Shown::Token(token) = &shown {
+                api.wrong_tokens.does_not_count(address, token, asked_at);
+            }
             let (actor, from) = (stranger(&name), address.to_string());
             let asks = api.driver.of(Caller { actor, from, shown: None, trace: None });
             asks.not_let_in(format!("{operation:?}"), path, why);

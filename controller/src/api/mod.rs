@@ -42,6 +42,7 @@ mod token;
 mod trace;
 mod traced;
 mod user;
+mod wrong_tokens;
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -83,6 +84,7 @@ use pace::Pace;
 pub use server::{ApiHandle, Socket, SocketError, serve};
 pub use standby::{StandbyConfig, serve_standby};
 pub use tls::acceptor;
+use wrong_tokens::WrongTokens;
 
 /// The most items of a list that one query asks of the driver: a long list would delay its other work.
 const PAGE: usize = 1000;
@@ -171,6 +173,8 @@ struct Api {
     since: OffsetDateTime,
     /// The pace of each user's requests.
     pace: Arc<Pace>,
+    /// The tokens that did not count.
+    wrong_tokens: Arc<WrongTokens>,
     logins: Arc<Logins>,
     /// The caller's role.
     role: Role,
@@ -203,6 +207,7 @@ impl Api {
             stopped,
             since,
             pace: Arc::default(),
+            wrong_tokens: Arc::default(),
             logins,
             role: Role::Viewer,
             scope: Scope::default(),

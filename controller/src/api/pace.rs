@@ -4,7 +4,7 @@
 //! Absent: connections of one address (`accept.rs`), and what waits for the driver (`driver/handle.rs`).
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A hundred a second.
@@ -34,19 +34,39 @@ impl Pace {
         Self { every, burst, used_up: Mutex::default() }
     }
 
-    /// Takes a request of a user whose token counts. Returns how long to wait where it is one too many.
+    /// Takes a request of a user whose token counts.
+    ///
+    /// # Errors
+    /// How long to wait: it is one too many.
     pub fn take(&self, user: &str, now: Instant) -> Result<(), Duration> {
-        let mut used_up = self.used_up.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut used_up = self.used_up.lock().unwrap_or_else(PoisonError::into_inner);
         if used_up.len() >= REMEMBERED {
             used_up.retain(|_, at| *at > now);
         }
-        let at = used_up.get(user).copied().unwrap_or(now).max(now);
-        let (next, most) = (at + self.every, now + self.every * self.burst);
-        if next > most {
-            return Err(next - most);
-        }
+        let next = self.next(&used_up, user, now)?;
         used_up.insert(user.to_owned(), next);
         Ok(())
+    }
+
+    /// Whether there is room for a request, which is not taken.
+    ///
+    /// # Errors
+    /// How long to wait.
+    pub fn has_room(&self, user: &str, now: Instant) -> Result<(), Duration> {
+        let used_up = self.used_up.lock().unwrap_or_else(PoisonError::into_inner);
+        self.next(&used_up, user, now).map(drop)
+    }
+
+    /// When a user would have used up one request more.
+    fn next(
+        &self,
+        used_up: &BTreeMap<String, Instant>,
+        user: &str,
+        now: Instant,
+    ) -> Result<Instant, Duration> {
+        let at = used_up.get(user).copied().unwrap_or(now).max(now);
+        let (next, most) = (at + self.every, now + self.every * self.burst);
+        if next > most { Err(next - most) } else { Ok(next) }
     }
 }
 

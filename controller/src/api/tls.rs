@@ -207,7 +207,23 @@ impl Drop for Place {
 
 #[cfg(test)]
 mod tests {
+    use rustls::server::ResolvesServerCertUsingSni;
+    use tokio::time::Instant;
+
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_that_says_nothing_has_its_time_for_a_handshake() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (_client, accepted) = tokio::join!(TcpStream::connect(address), listener.accept());
+        let remote =
+            Remote::new(listener, acceptor(Arc::new(ResolvesServerCertUsingSni::new()), None).unwrap());
+        let begun = Instant::now();
+        assert!(remote.prepare(accepted.unwrap()).await.is_none());
+        assert_eq!(begun.elapsed().as_secs(), HANDSHAKE_TIME.as_secs());
+        assert!(remote.networks.0.lock().unwrap().is_empty(), "its place is free");
+    }
 
     #[test]
     fn a_network_has_so_many_places_and_gets_them_back() {

@@ -511,6 +511,37 @@ fn requests_in_a_row_are_answered_in_turn() {
     });
 }
 
+/// A network shows tokens that do not count without end. Users of that network and of others are answered.
+#[test]
+fn a_flood_of_wrong_tokens_keeps_nobody_out() {
+    let target = Target::start();
+    let (vera, ben) = (target.user("vera", "viewer"), target.token("ben", &["--role", "viewer"]));
+    let at = target.https.from(9);
+    assert_eq!(at.ask("GET /v1/stacks", &vera, "").status(), 200);
+    let wrong = UserToken { secret: [7; 32], ..ben.parse().unwrap() };
+    target.unchanged(|| {
+        let one = format!("GET /v1/stacks HTTP/1.1\r\nhost: muster\r\n{}\r\n", bearer(&wrong.to_string()));
+        let mut bytes = one.repeat(5000);
+        bytes += &String::from_utf8(request("GET /v1/version", "", "")).unwrap();
+        let mut flood = at.connect();
+        flood.write_all(bytes.as_bytes()).unwrap();
+        flood.flush().unwrap();
+        let mut first = [0; 12];
+        flood.read_exact(&mut first).unwrap();
+        for _ in 0..20 {
+            assert_eq!(at.ask("GET /v1/stacks", &vera, "").status(), 200, "her token counted there before");
+            assert_eq!(target.looks(&bearer(&ben)).status(), 200, "of another network");
+        }
+        let heard = rest(flood);
+        let statuses = heard.statuses();
+        assert_eq!(statuses.len(), 5000, "each is answered, beside the first one");
+        let refused = |with: u16| statuses.iter().filter(|status| **status == with).count();
+        assert!(refused(401) >= 999 && refused(503) > 0, "{} and {}", refused(401), refused(503));
+        assert!(heard.0.contains("too many tokens that do not count"));
+        assert!(statuses.iter().all(|status| [200, 401, 503].contains(status)));
+    });
+}
+
 /// The bodies of one user's requests take a part of the memory for bodies, so that there is room for others'.
 #[test]
 fn one_user_s_bodies_leave_room_for_others() {

@@ -1,0 +1,99 @@
+//! The pace at which a network may show tokens that do not count: so many at once, and after that so many a second. Each
+//! of them is a question for the driver, which answers agents, too. Decides that a token is not looked at for now. One
+//! that counted before is always looked at, so that nobody is kept out by others of the same network.
+//!
+//! Absent: which tokens count (`controller/engine/src/user.rs`), and the pace of users (`pace.rs`).
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::pace::Pace;
+use super::tls::network;
+
+/// A hundred a second.
+const EVERY: Duration = Duration::from_millis(10);
+/// Tokens at once: a program that has an old one asks again and again until somebody sees it.
+const BURST: u32 = 1000;
+/// Tokens that are remembered because they counted: as many as one site has users at a time, and more.
+const REMEMBERED: usize = 10_000;
+
+/// The tokens that came from each network.
+#[derive(Debug)]
+pub(super) struct WrongTokens {
+    pace: Pace,
+    /// Digests of tokens that counted when they were looked at last.
+    counted: Mutex<BTreeSet<[u8; 32]>>,
+}
+
+impl Default for WrongTokens {
+    fn default() -> Self {
+        Self { pace: Pace::new(EVERY, BURST), counted: Mutex::default() }
+    }
+}
+
+impl WrongTokens {
+    /// Whether a token from this address is looked at.
+    ///
+    /// # Errors
+    /// Not for so long: too many from its network did not count.
+    pub fn may_show(&self, from: IpAddr, token: &[u8; 32], now: Instant) -> Result<(), Duration> {
+        let has_counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner).contains(token);
+        if has_counted { Ok(()) } else { self.pace.has_room(&network(from).to_string(), now) }
+    }
+
+    /// The token counts.
+    pub fn counts(&self, token: [u8; 32]) {
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.len() >= REMEMBERED && !counted.contains(&token) {
+            counted.pop_first();
+        }
+        counted.insert(token);
+    }
+
+    /// The token from this address does not count.
+    pub fn does_not_count(&self, from: IpAddr, token: &[u8; 32], now: Instant) {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
+        // Several that were looked at together may be more than there was room for.
+        let _ = self.pace.take(&network(from).to_string(), now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_network_shows_so_many_and_nobody_is_kept_out() {
+        let (wrong, now) = (WrongTokens::default(), Instant::now());
+        let address = |text: &str| -> IpAddr { text.parse().unwrap() };
+        let (attacker, neighbour, other) =
+            (address("2001:db8::1"), address("2001:db8::2"), address("2001:db8:0:1::1"));
+        wrong.counts([1; 32]);
+        let shown = |from, now| {
+            let shows = |_: &u32| {
+                let looked_at = wrong.may_show(from, &[9; 32], now).is_ok();
+                if looked_at {
+                    wrong.does_not_count(from, &[9; 32], now);
+                }
+                looked_at
+            };
+            (0..5000).filter(shows).count()
+        };
+        assert_eq!(shown(attacker, now), 1000);
+        assert_eq!(shown(neighbour, now), 0, "it is of the same network");
+        assert_eq!(wrong.may_show(neighbour, &[2; 32], now), Err(EVERY));
+        assert_eq!(wrong.may_show(neighbour, &[1; 32], now), Ok(()), "this one counted before");
+        assert_eq!(wrong.may_show(other, &[2; 32], now), Ok(()));
+        assert_eq!(shown(attacker, now + Duration::from_secs(1)), 100);
+        wrong.does_not_count(neighbour, &[1; 32], now + Duration::from_secs(1));
+        assert!(wrong.may_show(neighbour, &[1; 32], now + Duration::from_secs(1)).is_err(), "it was revoked");
+        for number in 0..REMEMBERED + 5 {
+            let mut token = [0; 32];
+            token[..8].copy_from_slice(&number.to_be_bytes());
+            wrong.counts(token);
+        }
+        assert_eq!(wrong.counted.lock().unwrap().len(), REMEMBERED);
+    }
+}

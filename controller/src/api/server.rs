@@ -1,6 +1,6 @@
 //! The server for operators: the socket of a process, with the access to it, and addresses of the network, one for each
-//! door. Several sites may answer there: a header says for which a request is, and without one it is for the default
-//! site.
+//! door of a site. At the socket, and at the addresses of the first site, a header says for which site a request is, and
+//! without one it is for the first. Another site's addresses are for it alone.
 //!
 //! Absent: the routes (`mod.rs`, `heat.rs`), the bounds of connections (`accept.rs`, `tls.rs`) and of a body (`source.rs`).
 
@@ -83,9 +83,13 @@ struct Open {
     /// The routers of sites that answer now.
     routers: BTreeMap<SiteName, Router>,
     listening: Option<Listening>,
-    /// Over the network, by what is behind each address.
-    remote: BTreeMap<Door, Listening>,
+    /// Over the network, by the site and what is behind each address.
+    remote: BTreeMap<(SiteName, Door), Listening>,
 }
+
+/// The site that an address of the network is of.
+#[derive(Clone)]
+struct AddressOf(SiteName);
 
 struct Listening {
     /// Everything ends when this is dropped.
@@ -168,14 +172,16 @@ impl Socket {
     }
 
     /// Answers at this address as well, as soon as it can be had: over TLS, unless the door is plain there. Nothing, if this
-    /// door has one already.
-    pub fn listen_at(&self, door: Door, address: SocketAddr, acceptor: TlsAcceptor) {
+    /// door of the site has one already.
+    pub fn listen_at(&self, site: SiteName, door: Door, address: SocketAddr, acceptor: TlsAcceptor) {
         let mut open = self.lock();
-        if open.remote.contains_key(&door) {
+        let key = (site.clone(), door);
+        if open.remote.contains_key(&key) {
             return;
         }
         let (running, mut stopped) = watch::channel(());
-        let router = Self::router(Arc::downgrade(&self.0)).layer(Extension(door));
+        let router =
+            Self::router(Arc::downgrade(&self.0)).layer(Extension(door)).layer(Extension(AddressOf(site)));
         let ending = EndOfSocket(Arc::clone(&self.0.ended));
         let task = self.0.runtime.spawn(async move {
             let _ending = ending;
@@ -191,18 +197,20 @@ impl Socket {
                 accept(Remote::new(listener, acceptor), router, stopped).await;
             }
         });
-        open.remote.insert(door, Listening { running, task });
+        open.remote.insert(key, Listening { running, task });
     }
 
     async fn answer(&self, request: Request) -> Response {
         let door = Door::of(&request);
+        let of = request.extensions().get::<AddressOf>().map_or_else(SiteName::default, |it| it.0.clone());
         let name = match request.headers().get(SITE).map(|name| name.to_str().unwrap_or_default().parse()) {
-            None => SiteName::default(),
+            None => of.clone(),
             Some(Ok(name)) => name,
             Some(Err(why)) => return door.refuse(ApiError::invalid(why)),
         };
         let is_remote = matches!(request.extensions().get::<Peer>(), Some(Peer::Remote(..)));
-        let router = self.lock().routers.get(&name).cloned();
+        let is_here = of == SiteName::default() || of == name;
+        let router = self.lock().routers.get(&name).filter(|_| is_here).cloned();
         match router {
             Some(router) => router.oneshot(request).await.into_response(),
             // It is nobody's business over the network which sites there are.

@@ -1,4 +1,4 @@
-//! `[[sites]]`: more sites in the same database. Each has its own nodes, stacks, keys and address for agents.
+//! `[[sites]]`: more sites in the same database. Each has its own nodes, stacks, keys, users and addresses.
 //!
 //! Absent: which of several controllers serves a site (`lease/share.rs`).
 
@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use anyhow::Context as _;
 use serde::Deserialize;
 
-use super::{Link, OidcSettings, Settings, socket_address};
+use super::{Controller, Link, OidcSettings, Settings, StoreSettings, optional_address, socket_address};
 use crate::site_name::SiteName;
 use crate::store::Location;
 
@@ -29,9 +30,21 @@ pub struct SiteSettings {
     /// The key of this site's secrets; empty: `secrets.key` in the site's directory.
     #[serde(default)]
     key_file: PathBuf,
+    /// As `controller.api`, for this site's users.
+    #[serde(default, deserialize_with = "optional_address")]
+    api: Option<SocketAddr>,
+    /// As `controller.onos_api`.
+    #[serde(default, deserialize_with = "optional_address")]
+    onos_api: Option<SocketAddr>,
+    /// As `controller.heat_api`, where every client shows a token.
+    #[serde(default, deserialize_with = "optional_address")]
+    heat_api: Option<SocketAddr>,
     /// As `[link]`, for this site.
     #[serde(default)]
     link: Link,
+    /// As `[oidc]`, for this site.
+    #[serde(default)]
+    oidc: OidcSettings,
 }
 
 impl Settings {
@@ -55,17 +68,20 @@ impl Settings {
     }
 
     fn with(&self, site: &SiteSettings) -> Self {
-        let SiteSettings { name, listen, addresses, key_file, link } = site.clone();
-        let mut settings = self.clone();
-        let controller = &mut settings.controller;
-        controller.data_dir = controller.data_dir.join("sites").join(name.as_str());
-        // The address of the API, and who logs in there, is the process's.
-        settings.oidc = OidcSettings::default();
-        let controller = &mut settings.controller;
-        (controller.listen, controller.addresses, controller.api) = (listen, addresses, None);
-        controller.heat_api = None;
-        (settings.site, settings.store.key_file, settings.link) = (name, key_file, link);
-        settings
+        let SiteSettings { name, listen, addresses, key_file, api, onos_api, heat_api, link, oidc } =
+            site.clone();
+        let controller = Controller {
+            data_dir: self.controller.data_dir.join("sites").join(name.as_str()),
+            listen,
+            addresses,
+            api,
+            onos_api,
+            heat_api,
+            heat_api_without_token: String::new(),
+            ..self.controller.clone()
+        };
+        let store = StoreSettings { key_file, ..self.store.clone() };
+        Self { site: name, controller, store, link, oidc, ..self.clone() }
     }
 
     /// Sites that share what each needs for itself.
@@ -75,12 +91,25 @@ impl Settings {
         }
         anyhow::ensure!(self.sites.len() < SITES_MAX, "one controller serves at most {SITES_MAX} sites");
         let sites = self.of_sites();
-        let (mut names, mut addresses) = (BTreeSet::new(), BTreeSet::new());
+        let mut names = BTreeSet::new();
+        let mut addresses: BTreeSet<SocketAddr> =
+            self.controller.doors().map(|(_, address)| address).filter(|it| it.port() != 0).collect();
         for Settings { site, controller, link, .. } in &sites {
             anyhow::ensure!(names.insert(site), "two sites have the name {site}: give one of them another");
             link.way()?;
             let listens = addresses.insert(controller.listen) || controller.listen.port() == 0;
             anyhow::ensure!(listens, "site {site}: another site listens on {} already", controller.listen);
+        }
+        for Settings { site, controller, oidc, .. } in &sites[1..] {
+            for (door, address) in controller.doors() {
+                let is_free = addresses.insert(address) || address.port() == 0;
+                let name = door.setting().trim_start_matches("controller.");
+                anyhow::ensure!(
+                    is_free,
+                    "site {site}: its {name} is {address}, where something else listens already"
+                );
+            }
+            oidc.check().with_context(|| format!("site {site}"))?;
         }
         Ok(())
     }
@@ -105,6 +134,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::api::Door;
 
     const TWO: &str = "[[sites]]\nname = \"hall-b\"\nlisten = \"[::]:8884\"\naddresses = [\"c1:8884\"]\n";
 
@@ -138,6 +168,15 @@ mod tests {
         );
         let error = settings.of_site(&"hall-c".parse().unwrap()).unwrap_err().to_string();
         assert_eq!(error, "there is no site 'hall-c' in the settings: they have default, hall-b");
+        assert_eq!(hall.controller.doors().count(), 0, "they are the first site's");
+        let doors = format!("{TWO}api = \"[::]:8444\"\n");
+        let settings = read(&format!(
+            "[controller]\nheat_api = \"127.0.0.1:8004\"\nheat_api_without_token = \"viewer\"\n{doors}"
+        ))
+        .unwrap();
+        let hall = &settings.of_sites()[1].controller;
+        assert_eq!(hall.doors().collect::<Vec<_>>(), [(Door::Api, "[::]:8444".parse().unwrap())]);
+        assert_eq!(hall.heat_without_token().unwrap(), None);
     }
 
     #[test]
@@ -154,6 +193,12 @@ mod tests {
             (TWO.replace("hall-b", "a_b"), "'a_b' is not a site's name"),
             (TWO.replace("addresses", "adresses"), "adresses"),
             (format!("{TWO}link = {{url = \"mq\"}}\n"), "link.url: 'mq'"),
+            (
+                format!("[controller]\napi = \"[::]:8443\"\n{TWO}onos_api = \"[::]:8443\"\n"),
+                "site hall-b: its onos_api is [::]:8443, where something else listens already",
+            ),
+            (format!("{TWO}api = \"[::]:8884\"\n"), "site hall-b: its api is [::]:8884"),
+            (format!("{TWO}oidc = {{client_id = \"muster\"}}\n"), "site hall-b: oidc.client_id needs"),
         ] {
             let error = format!("{:#}", read(&toml).unwrap_err());
             assert!(error.contains(wanted), "{toml}: {error}");

@@ -121,7 +121,7 @@ impl Active<'_> {
             let clients = settings.client_verifier()?;
             let shown = self.certificate(&pki);
             let acceptor = shown.and_then(|it| api::acceptor(it, clients)).context("TLS of the API")?;
-            process.socket.listen_at(door, address, acceptor);
+            process.socket.listen_at(settings.site.clone(), door, address, acceptor);
         }
         tracing::info!(site = %pki.site(), name = %settings.site, link = link.shown, api = %settings.controller.api_socket.display(), "ready");
         let endpoint = link.handle.clone();

@@ -97,8 +97,10 @@ impl Controllers {
                 fs::copy(first.data.join(&key), data.join(&key)).unwrap();
             }
         }
-        let site =
-            |name: &String| format!("[[sites]]\nname = \"{name}\"\nlisten = \"127.0.0.1:{}\"\n", port());
+        let site = |name: &String| {
+            let [listen, api] = [port(), port()].map(|port| format!("127.0.0.1:{port}"));
+            format!("[[sites]]\nname = \"{name}\"\nlisten = \"{listen}\"\napi = \"{api}\"\n")
+        };
         let sites: String = self.sites.iter().map(site).collect();
         let broker = (self.has_broker && self.all.is_empty()).then(|| mosquitto::Plan::new(dir.path(), None));
         if let Some(plan) = &broker {

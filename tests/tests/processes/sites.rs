@@ -1,8 +1,10 @@
 //! Several sites in one database: each has its own nodes, stacks and keys, and a controller is active for some of them and
 //! stands by for others.
 
-use muster_testbed::{Postgres, eventually};
-use muster_tests::site::{Agent, Controllers, Site, template_of_a_file};
+use std::fs;
+
+use muster_testbed::{Postgres, Ran, Running, command, eventually, port};
+use muster_tests::site::{Agent, Controllers, Site, binary, template_of_a_file};
 
 /// Creates or updates the stack `web` with the agent's file, in the site of this name.
 fn apply(site: &Site, name: &str, agent: &Agent, verb: &str, text: &str) {
@@ -68,6 +70,63 @@ fn sites_of_one_database_know_nothing_of_each_other() {
         assert_eq!(site.node_state("web-2"), None);
     });
     site.until_node("web-2", "online");
+}
+
+#[test]
+fn users_of_a_site_log_in_at_its_own_address() {
+    let server = Postgres::start();
+    server.create("fleet");
+    let mut controllers = Controllers::of_sites(&[server.url("fleet")], &["hall-b"]);
+    let site = &mut controllers.all[0];
+    let own = format!("127.0.0.1:{}", port());
+    site.configure(&format!("[controller]\napi = '{own}'\n"));
+    site.kill();
+    site.restart();
+    let settings = fs::read_to_string(site.path().join("controller.toml")).unwrap();
+    let settings: toml::Table = toml::from_str(&settings).unwrap();
+    let hall = settings["sites"][0]["api"].as_str().unwrap().to_owned();
+    let template = site.file("heat_template_version: 2018-08-31\n");
+    let token = |name: &str, stack: &str| {
+        site.in_site(name, |site| {
+            eventually("it answers", || site.status());
+            site.ok(&["stack", "create", stack, "-t", &template, "--wait"]);
+            site.ok(&["user", "create", "anna", "--role", "viewer"]).trim().to_owned()
+        })
+    };
+    let (here, there) = (token("default", "here"), token("hall-b", "there"));
+    let muster = |address: &str, token: &str| -> Ran {
+        let mut muster = command(None, binary("muster"));
+        muster.env_remove("MUSTER_CA").env("MUSTER_TOKEN", token);
+        muster.args(["--url", &format!("https://{address}"), "stack", "list", "-o", "json"]);
+        Running::start(muster).finish()
+    };
+    for (address, token, stack) in [(&own, &here, "here"), (&hall, &there, "there")] {
+        let stacks: serde_json::Value =
+            serde_json::from_str(&muster(address, token).expect(0).stdout).unwrap();
+        assert_eq!((stacks.as_array().unwrap().len(), &stacks[0]["name"]), (1, &stack.into()));
+    }
+    muster(&hall, &here).refused(4, &["certificate"]);
+
+    // Whatever a request says, it is for the address's own site.
+    let curl = |address: &str, arguments: &[&str]| {
+        let mut curl = command(None, "curl");
+        curl.args(["-s", "-k", "-o", "/dev/null", "-w", "%{http_code}"]).args(&arguments[1..]);
+        curl.arg(format!("https://{address}{}", arguments[0]));
+        Running::start(curl).finish().expect(0).stdout
+    };
+    let [here, there] = [here, there].map(|token| format!("authorization: Bearer {token}"));
+    for (address, header, token, status) in [
+        (&own, "muster-site: default", &here, "200"),
+        (&own, "muster-site: hall-b", &there, "200"),
+        (&own, "muster-site: hall-b", &here, "401"),
+        (&hall, "muster-site: hall-b", &there, "200"),
+        (&hall, "muster-site: default", &here, "503"),
+        (&hall, "muster-site: ../..", &there, "400"),
+    ] {
+        let heard = curl(address, &["/v1/stacks", "-H", header, "-H", token]);
+        assert_eq!(heard, status, "{address} {header}");
+    }
+    assert_eq!(curl(&hall, &["/console/login"]), "200");
 }
 
 #[test]

@@ -230,6 +230,9 @@ pub struct UpdateStack {
     /// Keeps the current values of parameters that are not given.
     #[serde(default)]
     pub existing: bool,
+    /// Parameters whose current values are not kept, with `existing`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub clear_parameters: Vec<String>,
     /// The revision that the update changes: it is refused if the stack is at another one. Any, if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u32>,

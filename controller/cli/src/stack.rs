@@ -41,6 +41,7 @@ pub enum StackVerb {
     /// defaults. With --existing they keep their values, and the stack keeps its environments.
     #[command(after_help = "Example:\n  muster stack update web -t web.yaml --wait\n  \
                             muster stack update web --existing -P greeting=hi --wait\n  \
+                            muster stack update web --existing --clear-parameter greeting --wait\n  \
                             muster stack update web -t web.yaml -e site.yaml --delete-first\n  \
                             muster stack update web --existing --converge --wait")]
     Update(Update),
@@ -187,6 +188,17 @@ pub struct Create {
     how: OperationArgs,
 }
 
+/// The values that a changed stack keeps.
+#[derive(Args)]
+pub struct KeptArgs {
+    /// Keep current parameters and environments that are not given
+    #[arg(long)]
+    existing: bool,
+    /// Return a parameter to its default all the same; may be repeated
+    #[arg(long, value_name = "NAME", requires = "existing")]
+    clear_parameter: Vec<String>,
+}
+
 /// `stack update`
 #[derive(Args)]
 pub struct Update {
@@ -195,9 +207,8 @@ pub struct Update {
     /// Template file; - reads stdin [default: the current template]
     #[arg(short, long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// Keep current parameters and environments that are not given
-    #[arg(long)]
-    existing: bool,
+    #[command(flatten)]
+    kept: KeptArgs,
     /// Compare every resource with its node and repair it, also if the template is unchanged
     #[arg(long)]
     converge: bool,
@@ -215,9 +226,8 @@ pub struct Preview {
     /// Template file; - reads stdin [default: the current template]
     #[arg(short, long, value_name = "FILE")]
     template: Option<PathBuf>,
-    /// Keep current parameters and environments that are not given
-    #[arg(long)]
-    existing: bool,
+    #[command(flatten)]
+    kept: KeptArgs,
     /// Show what 'create --adopt' and 'update --adopt' would take over; servers are not asked
     #[arg(long)]
     adopt: bool,

@@ -41,6 +41,7 @@ pub struct Read {
     pub environments: Vec<EnvironmentFile>,
     pub files: BTreeMap<String, String>,
     pub parameters: BTreeMap<String, Value>,
+    pub clear_parameters: Vec<String>,
     pub options: Options,
     /// Whether the body says what becomes of a failure.
     has_rollback: bool,
@@ -84,8 +85,16 @@ impl Asked {
             }
             None => environments.extend(environment(self.environment)?),
         }
-        let parameters = self.parameters.unwrap_or_default();
-        Ok(Read { template, environments, files, parameters, options, has_rollback, name: self.stack_name })
+        Ok(Read {
+            template,
+            environments,
+            files,
+            parameters: self.parameters.unwrap_or_default(),
+            clear_parameters: self.clear_parameters.unwrap_or_default(),
+            options,
+            has_rollback,
+            name: self.stack_name,
+        })
     }
 
     /// Refuses by name what Heat has and Muster has not.
@@ -103,12 +112,7 @@ impl Asked {
                 return Err(Fault::not_supported(message));
             }
         }
-        match &self.clear_parameters {
-            Some(names) if !names.is_empty() => Err(Fault::not_supported(
-                "clear_parameters: send the parameters that are to stay, without --existing",
-            )),
-            _ => Ok(()),
-        }
+        Ok(())
     }
 
     fn options(&self) -> Result<Options, Fault> {
@@ -157,14 +161,23 @@ impl Read {
         self
     }
 
-    /// With `existing`, what is not given stays.
+    /// With `existing`, what is neither given nor cleared stays. Without, nothing does.
     pub fn update(self, existing: bool) -> Result<UpdateStack, Fault> {
         if !existing {
             self.whole_template()?;
         }
-        let Self { template, environments, files, parameters, options, .. } = self;
-        let revision = None;
-        Ok(UpdateStack { template, environments, files, parameters, existing, revision, options })
+        let Self { template, environments, files, parameters, mut clear_parameters, options, .. } = self;
+        clear_parameters.retain(|_| existing);
+        Ok(UpdateStack {
+            template,
+            environments,
+            files,
+            parameters,
+            existing,
+            clear_parameters,
+            revision: None,
+            options,
+        })
     }
 }
 

@@ -203,6 +203,12 @@ async fn a_recorded_update_keeps_what_it_does_not_name() {
     assert_eq!(answer.status(), StatusCode::ACCEPTED, "{}", json_of(answer).await);
     let options = &front.last().1["options"];
     assert_eq!((&options["rollback"], &options["timeout"]), (&json!(false), &json!(300)));
+    let clears =
+        json!({"clear_parameters": ["text"], "template": "heat_template_version: 2018-08-31\n"}).to_string();
+    for (method, cleared) in [("PATCH", json!(["text"])), ("PUT", Value::Null)] {
+        assert_eq!(front.ask(method, &at, &clears).await.status(), StatusCode::ACCEPTED);
+        assert_eq!(front.last().1["clear_parameters"], cleared, "{method}");
+    }
     let answer = front.ask("PUT", &at, UPDATE).await;
     assert_eq!(answer.status(), StatusCode::BAD_REQUEST);
     assert_eq!(json_of(answer).await["error"]["message"], "No template specified");
@@ -436,7 +442,6 @@ async fn what_muster_has_not_is_refused_by_name() {
         ("files_container", json!("c")),
         ("tags", json!("a,b")),
         ("adopt_stack_data", json!("{}")),
-        ("clear_parameters", json!(["a"])),
         ("environment_files", json!(["/etc/shadow"])),
         ("files", json!({"a": 1})),
         ("template", json!(7)),

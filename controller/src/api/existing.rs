@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::stack::{TemplateFile, UpdateStack};
 use muster_engine::{EnvironmentText, Source, SourceText};
-use muster_template::Environment;
 use muster_template::library::{gather, resolve};
+use muster_template::{Environment, Template};
 
 use self::kept_secret::Values;
 use super::defaults::Kept;
@@ -41,12 +41,25 @@ pub(super) fn updated(
 
 /// As Heat's PARAM_EXISTING: given values and environments take precedence over existing ones, an environment
 /// replaces one of its name, and values that a new template lacks are dropped. A given file replaces the
-/// stack's file of that key; files of the stack that are no longer named are dropped.
+/// stack's file of that key; files of the stack that are no longer named are dropped. A cleared parameter loses its
+/// existing value, as with Heat's PARAM_CLEAR_PARAMETERS.
 ///
 /// # Errors
-/// Besides those of templates: a new template shows what was hidden ([`Values::stay_hidden`]).
+/// Besides those of templates: a new template shows what was hidden ([`Values::stay_hidden`]), or a parameter
+/// cannot be cleared ([`are_there`]).
 fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result<SourceText, ApiError> {
-    let UpdateStack { template, environments: given, mut files, parameters: values, existing, .. } = body;
+    let UpdateStack {
+        template,
+        environments: given,
+        mut files,
+        parameters: values,
+        existing,
+        clear_parameters: cleared,
+        ..
+    } = body;
+    if !existing && !cleared.is_empty() {
+        return Err(ApiError::invalid("clear_parameters: without 'existing', no value is kept"));
+    }
     let (mut parameters, mut environments) =
         if existing { (current.parameters, current.environments) } else { Default::default() };
     environments.retain(|known| !given.iter().any(|given| given.name == known.name));
@@ -88,8 +101,34 @@ fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result
             .stay_hidden(&before, &parsed)?;
         parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
     }
+    if !cleared.is_empty() {
+        let parsed = muster_template::parse_in(&name, &template, &files, template_max, &|_| true)?;
+        are_there(&cleared, &parsed, &environments[..kept_environments])?;
+        parameters.retain(|key, _| !cleared.contains(key));
+    }
     parameters.extend(values);
     Ok(SourceText { name, template, files, parameters, environments })
+}
+
+/// Checks that the template has these parameters, and that no environment that is kept gives one of them.
+fn are_there(cleared: &[String], template: &Template, kept: &[EnvironmentText]) -> Result<(), ApiError> {
+    for name in cleared {
+        if !template.parameters().any(|known| *known.name == **name) {
+            return Err(ApiError::invalid(format!(
+                "clear_parameters: the template has no parameter '{name}'"
+            )));
+        }
+        for environment in kept {
+            if Environment::parse([environment.file()])?.gives(name) {
+                return Err(ApiError::invalid(format!(
+                    "clear_parameters: '{name}' is given by the environment '{}', which is kept: give it again \
+                     without the parameter",
+                    environment.name
+                )));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Keys of all files that a template and environments name, directly or in turn; `None` if one of them cannot

@@ -286,6 +286,8 @@ async fn an_update_takes_what_is_not_given_from_the_current_revision() {
     let rows = [
         (json!({"existing": true, "parameters": {"greeting": "hi"}}), "hi"),
         (json!({"existing": true}), "hi"),
+        (json!({"existing": true, "clear_parameters": ["greeting"]}), "hello"),
+        (json!({"existing": true, "clear_parameters": ["greeting"], "parameters": {"greeting": "hi"}}), "hi"),
         (json!({"existing": true, "template": {"name": "t.yaml", "text": more}}), "hello"),
         (json!({"template": template, "parameters": {"greeting": "yo"}}), "yo"),
         (json!({}), "hello"),

@@ -200,6 +200,11 @@ impl Environment {
         own.or_else(|| self.default_of(definition))
     }
 
+    /// Whether `parameters` of an environment has a value of this parameter.
+    pub fn gives(&self, parameter: &str) -> bool {
+        self.parameters.contains_key(parameter)
+    }
+
     /// The value of a parameter of a nested template, for which `parameters` do not count.
     ///
     /// # Errors

@@ -17,6 +17,11 @@ resources:
   inner: {type: OS::Heat::TestResource, properties: {value: {get_param: value}}}
 ";
 /// Waits for a signal.
+const PLAIN: &str = "\
+heat_template_version: 2018-08-31
+parameters: {word: {type: string, default: default}}
+outputs: {word: {value: {get_param: word}}}
+";
 const WAITS: &str = "heat_template_version: 2018-08-31
 resources:
   handle: {type: OS::Heat::WaitConditionHandle}
@@ -143,6 +148,15 @@ outputs:
     follow.kill();
     heat.ok(&["stack", "check", "web", "--wait"]);
     assert_eq!(heat.json(&["stack", "show", "web"])["stack_status"], "CHECK_COMPLETE");
+
+    // A parameter goes back to its default.
+    file(&site, "plain.yaml", PLAIN);
+    heat.ok(&["stack", "create", "plain", "-t", "plain.yaml", "--parameter", "word=own", "--wait"]);
+    let word = || heat.json(&["stack", "output", "show", "plain", "word"])["output_value"].clone();
+    assert_eq!(word(), "own");
+    heat.ok(&["stack", "update", "plain", "--existing", "--clear-parameter", "word", "--wait"]);
+    assert_eq!(word(), "default");
+    heat.ok(&["stack", "delete", "plain", "--wait", "-y"]);
 
     // What it is made of.
     assert_eq!(

@@ -12,7 +12,7 @@ use muster_api::stack::{self, Begun, CreateStack, Options, StackView, UpdateStac
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::{Check, Create, Delete, EnvironmentArgs, OperationArgs, Rollback, Update, Wait, show};
+use super::{Check, Create, Delete, EnvironmentArgs, KeptArgs, OperationArgs, Rollback, Update, Wait, show};
 use crate::client::{Client, path};
 use crate::failure::Failure;
 use crate::output::{Format, document, print, printable, read, word};
@@ -40,20 +40,28 @@ pub async fn create(asked: Create, client: &mut Client, format: Format) -> Resul
 pub(super) fn changed(
     template: Option<&Path>,
     given: &EnvironmentArgs,
-    existing: bool,
+    kept: &KeptArgs,
     options: Options,
 ) -> Result<Value, Failure> {
     let Sent { template, environments, files } = Source::read(template, &given.environments)?.sent();
     let parameters = parameters(&given.parameters);
-    let revision = None;
-    Ok(json!(UpdateStack { template, environments, files, parameters, existing, revision, options }))
+    Ok(json!(UpdateStack {
+        template,
+        environments,
+        files,
+        parameters,
+        existing: kept.existing,
+        clear_parameters: kept.clear_parameter.clone(),
+        revision: None,
+        options,
+    }))
 }
 
 pub async fn update(asked: Update, client: &mut Client, format: Format) -> Result<(), Failure> {
     let since = Instant::now();
     client.wait_at_most(asked.how.timeout);
     let options = Options { converge: asked.converge, ..options(&asked.how) };
-    let body = changed(asked.template.as_deref(), &asked.given, asked.existing, options)?;
+    let body = changed(asked.template.as_deref(), &asked.given, &asked.kept, options)?;
     let answer = client.send(Method::PUT, &path(["stacks", asked.name.as_str()]), Some(&body)).await?;
     follow(&answer, OperationArgs::wait(&asked.how, since), asked.how.rollback, client, format).await
 }

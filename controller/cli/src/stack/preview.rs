@@ -34,7 +34,7 @@ const CHANGES: [(&str, &str); 6] = [
 /// Does it.
 pub async fn run(asked: Preview, client: &mut Client, format: Format) -> Result<(), Failure> {
     let options = Options { adopt: asked.adopt, ..Options::default() };
-    let body = changed(asked.template.as_deref(), &asked.given, asked.existing, options)?;
+    let body = changed(asked.template.as_deref(), &asked.given, &asked.kept, options)?;
     let at = path(["stacks", asked.name.as_str(), "preview"]);
     let answer = client.send(Method::POST, &at, Some(&body)).await?;
     if format == Format::Table {

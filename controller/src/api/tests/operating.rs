@@ -152,6 +152,21 @@ async fn environments_are_kept_only_where_asked() {
     let body =
         json!({"name": "web", "template": template, "environments": [says("a", "one"), says("b", "two")]});
     assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+    for (body, wanted) in [
+        (json!({"clear_parameters": ["greeting"]}), "no value is kept"),
+        (
+            json!({"existing": true, "clear_parameters": ["greting"]}),
+            "the template has no parameter 'greting'",
+        ),
+        (
+            json!({"existing": true, "clear_parameters": ["greeting"]}),
+            "given by the environment 'a', which is kept",
+        ),
+    ] {
+        let (status, answer) = world.ask("PUT /v1/stacks/web", &body).await;
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(status == 400 && message.contains(wanted), "{body}: {answer}");
+    }
     for (body, said) in [
         (json!({"existing": true}), "two"),
         (json!({"existing": true, "environments": [says("a", "three")]}), "three"),

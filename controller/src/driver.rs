@@ -12,8 +12,8 @@
 //! probe succeeds only reads are answered; after a mistake the driver continues at once, unless the mistake
 //! is repeated (`driver/pause_after_bad_commit.rs`).
 //!
-//! Absent: when the site is read-only, and when it is tried again (`turn.rs`); which messages of agents a turn takes
-//! (`link/intake/fair.rs`).
+//! Absent: when the site is read-only, and when it is tried again (`turn/read_only.rs`); which messages of agents a
+//! turn takes (`link/intake/fair.rs`).
 
 mod audit;
 mod conversations;

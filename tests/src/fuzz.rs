@@ -16,7 +16,7 @@ use muster_shared::seal::{Body, ControllerEnd, Opened, Seal, SealSecret};
 use muster_shared::wire::{self, BODY_MAX, Message};
 use muster_template::{
     Environment, Errors, FlowFile, FlowLimits, FlowStage, Hook, IntentFile, IntentLimits, Mapping,
-    NoResources, Parameters, References, StackNames, Template, Tree, library, wish_json,
+    NoResources, Parameters, References, StackNames, Template, Tree, files, wish_json,
 };
 use serde_json::Value;
 
@@ -131,16 +131,16 @@ fn template(bytes: &[u8]) {
     // Either may fail; a template that parses has files that can be named.
     let named = muster_template::referenced_files("t.yaml", text);
     let mut fetched = BTreeSet::new();
-    let gathered = library::gather(Some(("t.yaml", text)), &Environment::default(), str::to_owned, |key| {
+    let gathered = files::gather(Some(("t.yaml", text)), &Environment::default(), str::to_owned, |key| {
         assert!(fetched.insert(key.to_owned()), "each file is fetched once");
         Ok(file)
     });
     let Ok(template) = muster_template::parse("t.yaml", text, &files) else { return };
     let Ok(named) = named else { panic!("a template that parses can be read") };
-    assert!(named.iter().all(|name| library::resolve("", name) == "file"));
+    assert!(named.iter().all(|name| files::resolve("", name) == "file"));
     if let Ok(all) = gathered {
         assert!(
-            named.iter().all(|name| all.contains_key(&library::resolve("", name))),
+            named.iter().all(|name| all.contains_key(&files::resolve("", name))),
             "what a template names is found"
         );
     }
@@ -245,7 +245,7 @@ fn environment(bytes: &[u8]) {
         }
     }
     for mention in environment.mentions() {
-        assert_eq!(library::resolve("", &mention.key), mention.key, "a key is in its shortest form");
+        assert_eq!(files::resolve("", &mention.key), mention.key, "a key is in its shortest form");
     }
     let template = muster_template::parse("t.yaml", TEMPLATE, &BTreeMap::new()).expect("a valid template");
     let given = BTreeMap::from([("p".to_owned(), Value::Array(Vec::new()))]);

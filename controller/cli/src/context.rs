@@ -2,7 +2,7 @@
 //! what: `--url` and MUSTER_TOKEN, then the context in use, then the socket of this machine.
 //!
 //! Absent: how a controller is reached (`controller_connection.rs`), and who may ask it for what
-//! (`controller/src/api/caller.rs`).
+//! (`controller/src/api/authorization.rs`).
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read as _, Write as _};

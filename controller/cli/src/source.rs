@@ -2,10 +2,10 @@
 //! and parameters.
 //!
 //! The controller never reads the operator's disk: this program reads all files and sends them unchanged,
-//! each under its key (see [`muster_template::library`]).
+//! each under its key (see [`muster_template::files`]).
 //!
-//! Absent: which values and files an update keeps (`controller/src/api/source.rs`), and which names a template mentions
-//! (`controller/template/src/library/mention.rs`).
+//! Absent: which values and files an update keeps (`controller/src/api/existing.rs`), and which names a template mentions
+//! (`controller/template/src/files/mention.rs`).
 
 mod place;
 
@@ -15,7 +15,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use muster_api::stack::{self, TemplateFile};
-use muster_template::library::gather;
+use muster_template::files::gather;
 use muster_template::{Environment, EnvironmentFile};
 use serde_json::Value;
 

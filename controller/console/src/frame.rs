@@ -88,7 +88,7 @@ impl Visitor {
         let body = html! {
             a.skip href="#main" { "Skip to the content" }
             header {
-                a.brand href="/console" { "Muster" }
+                a.brand href="/console" { (muster(&self.site)) }
                 nav aria-label="Pages" {
                     ul {
                         @for (section, name, path) in SECTIONS {
@@ -184,11 +184,22 @@ pub fn alone(status: StatusCode, title: &str, message: &str) -> Response {
     (status, document(title, &body)).into_response()
 }
 
+/// The name of the console, with that of a site which is not the first.
+fn muster(site: &str) -> Markup {
+    html! { "Muster" @if !site.is_empty() { " " (site) } }
+}
+
 /// The form to log in with.
-pub fn login(status: StatusCode, next: &str, error: Option<&str>, has_provider: bool) -> Response {
+pub fn login(
+    status: StatusCode,
+    site: &str,
+    next: &str,
+    error: Option<&str>,
+    has_provider: bool,
+) -> Response {
     let body = html! {
         main.login id="main" {
-            h1 { "Log in to Muster" }
+            h1 { "Log in to " (muster(site)) }
             @if let Some(error) = error {
                 p.error role="alert" { (error) }
             }

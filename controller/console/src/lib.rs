@@ -38,6 +38,8 @@ use session::Sessions;
 /// The functions that the server of the console gives it.
 #[derive(Clone)]
 pub struct Host {
+    /// The name of a site that is not the first one of its controller; empty for the first.
+    pub site: String,
     /// Draws unpredictable bytes; `None`, if the system has none.
     pub random: fn() -> Option<[u8; 32]>,
     /// The extensions of a request that tell the API who is at the other end of the connection. `None`: not a user
@@ -66,6 +68,13 @@ impl Console {
 
     fn now(&self) -> Duration {
         self.began.elapsed()
+    }
+
+    /// The name of a cookie. A browser keeps one of each name for a host, whatever the port, and another site of the
+    /// controller may be at another port.
+    fn cookie_name(&self, name: &str) -> String {
+        let site = &self.host.site;
+        if site.is_empty() { name.to_owned() } else { format!("{name}.{site}") }
     }
 
     /// The API for whoever has this token, at the other end of a connection.

@@ -41,6 +41,8 @@ pub struct Visitor {
     pub uri: Uri,
     /// Only the main part of the page is query.
     pub is_part: bool,
+    /// See [`Host::site`](crate::Host::site).
+    pub site: String,
 }
 
 impl Visitor {
@@ -77,13 +79,16 @@ where
         let is_part = parts.extensions.get::<Look>().is_some();
         let is_page = is_part || uri.path() == "/console/live";
         let by = if is_page { Activity::Page } else { Activity::Person };
-        let found = session_id(&parts.headers).and_then(|id| console.sessions().find(console.now(), &id, by));
+        let found = session_id(&console, &parts.headers)
+            .and_then(|id| console.sessions().find(console.now(), &id, by));
         let next =
             if parts.method == Method::GET { address(&uri) } else { uri.path().trim_end_matches("/start") };
         let Some(session) = found else { return Err(to_login(next)) };
         let api = console.api_for(&parts.extensions, &session.token);
         match api.get::<CallerView>("/v1/caller").await {
-            Ok(caller) => Ok(Self { api, caller, form_key: session.form_key, uri, is_part }),
+            Ok(caller) => {
+                Ok(Self { api, caller, form_key: session.form_key, uri, is_part, site: console.host.site })
+            }
             // The token has expired, or was revoked.
             Err(problem) if problem.status == StatusCode::UNAUTHORIZED => Err(to_login(next)),
             Err(problem) => {
@@ -104,7 +109,7 @@ pub fn address(uri: &Uri) -> &str {
 
 /// The session that a request belongs to.
 pub fn user(console: &Console, headers: &HeaderMap) -> Option<String> {
-    console.sessions().user(console.now(), &session_id(headers)?)
+    console.sessions().user(console.now(), &session_id(console, headers)?)
 }
 
 /// The value of a cookie of the browser.
@@ -115,8 +120,8 @@ pub fn cookie_of<'h>(headers: &'h HeaderMap, wanted: &str) -> Option<&'h str> {
 }
 
 /// The id in the cookie, if there is one.
-fn session_id(headers: &HeaderMap) -> Option<Id> {
-    let text = cookie_of(headers, COOKIE_NAME)?;
+fn session_id(console: &Console, headers: &HeaderMap) -> Option<Id> {
+    let text = cookie_of(headers, &console.cookie_name(COOKIE_NAME))?;
     BASE64URL_NOPAD.decode(text.as_bytes()).ok()?.try_into().ok()
 }
 
@@ -159,7 +164,7 @@ pub async fn page(
     error: Option<&str>,
 ) -> Response {
     let view = console.api_for(extensions, "").get::<LoginView>("/v1/login").await;
-    frame::login(status, next, error, view.is_ok_and(|view| view.issuer.is_some()))
+    frame::login(status, &console.host.site, next, error, view.is_ok_and(|view| view.issuer.is_some()))
 }
 
 /// The filled form.
@@ -201,11 +206,11 @@ pub async fn begin(
 pub fn open_session(console: &Console, headers: &HeaderMap, user: String, token: String) -> Option<String> {
     let (id, key) = ((console.host.random)()?, (console.host.random)()?);
     let session = Session::new(user, token, BASE64URL_NOPAD.encode(&key));
-    if let Some(before) = session_id(headers) {
+    if let Some(before) = session_id(console, headers) {
         console.sessions().end(&before);
     }
     console.sessions().begin(console.now(), &id, session);
-    Some(cookie(&BASE64URL_NOPAD.encode(&id), LONGEST.as_secs()))
+    Some(cookie(console, &BASE64URL_NOPAD.encode(&id), LONGEST.as_secs()))
 }
 
 /// The key of a form that has nothing else.
@@ -224,14 +229,15 @@ pub async fn end(
     if let Err(problem) = visitor.check(&key) {
         return visitor.refused(&problem);
     }
-    if let Some(id) = session_id(&headers) {
+    if let Some(id) = session_id(&console, &headers) {
         console.sessions().end(&id);
     }
-    (AppendHeaders([(SET_COOKIE, cookie("", 0))]), Redirect::to("/console/login")).into_response()
+    (AppendHeaders([(SET_COOKIE, cookie(&console, "", 0))]), Redirect::to("/console/login")).into_response()
 }
 
-fn cookie(value: &str, seconds: u64) -> String {
-    format!("{COOKIE_NAME}={value}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={seconds}")
+fn cookie(console: &Console, value: &str, seconds: u64) -> String {
+    let name = console.cookie_name(COOKIE_NAME);
+    format!("{name}={value}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={seconds}")
 }
 
 #[cfg(test)]

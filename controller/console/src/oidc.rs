@@ -62,8 +62,9 @@ fn redirect_uri(headers: &HeaderMap) -> Option<String> {
     host.chars().all(fits).then(|| format!("https://{host}/console/login/oidc/callback"))
 }
 
-fn cookie(value: &str, seconds: u64) -> String {
-    format!("{COOKIE_NAME}={value}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={seconds}")
+fn cookie(console: &Console, value: &str, seconds: u64) -> String {
+    let name = console.cookie_name(COOKIE_NAME);
+    format!("{name}={value}; Path=/; Secure; HttpOnly; SameSite=Lax; Max-Age={seconds}")
 }
 
 /// GET /console/login/oidc
@@ -84,7 +85,10 @@ pub async fn begin(
     {
         Ok(BrowserLogin { address, state, nonce, verifier }) => {
             let begun = Begun { state, nonce, verifier, next: query.page().to_owned() };
-            (AppendHeaders([(SET_COOKIE, cookie(&begun.to_string(), TIME))]), Redirect::to(&address))
+            (
+                AppendHeaders([(SET_COOKIE, cookie(&console, &begun.to_string(), TIME))]),
+                Redirect::to(&address),
+            )
                 .into_response()
         }
         Err(problem) => {
@@ -116,7 +120,8 @@ pub async fn end(
     headers: HeaderMap,
     Query(Callback { state, code, error }): Query<Callback>,
 ) -> Response {
-    let begun = cookie_of(&headers, COOKIE_NAME).and_then(Begun::read).filter(|begun| begun.is_of(&state));
+    let begun = cookie_of(&headers, &console.cookie_name(COOKIE_NAME)).and_then(Begun::read);
+    let begun = begun.filter(|begun| begun.is_of(&state));
     let (Some(Begun { nonce, verifier, next, .. }), Some(redirect_uri)) = (begun, redirect_uri(&headers))
     else {
         return page(&console, &extensions, StatusCode::FORBIDDEN, "/console", Some(FOREIGN)).await;
@@ -124,7 +129,7 @@ pub async fn end(
     let query = LoginQuery { next };
     let refused = async |status, why: &str| {
         let form = page(&console, &extensions, status, query.page(), Some(why)).await;
-        (AppendHeaders([(SET_COOKIE, cookie("", 0))]), form).into_response()
+        (AppendHeaders([(SET_COOKIE, cookie(&console, "", 0))]), form).into_response()
     };
     if !error.is_empty() {
         let said: String = error.chars().take(SHOWN_MAX).collect();
@@ -143,7 +148,7 @@ pub async fn end(
     let Some(session) = open_session(&console, &headers, name, token) else {
         return refused(StatusCode::SERVICE_UNAVAILABLE, NO_RANDOM).await;
     };
-    let cookies = [(SET_COOKIE, session), (SET_COOKIE, cookie("", 0))];
+    let cookies = [(SET_COOKIE, session), (SET_COOKIE, cookie(&console, "", 0))];
     (AppendHeaders(cookies), Redirect::to(query.page())).into_response()
 }
 

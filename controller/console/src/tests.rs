@@ -111,7 +111,7 @@ fn bytes() -> Option<[u8; 32]> {
 
 fn console() -> Router {
     let (_, stopped) = watch::channel(());
-    with(api(), Host { random: bytes, peer: |_| Some(Extensions::new()), stopped })
+    with(api(), Host { site: String::new(), random: bytes, peer: |_| Some(Extensions::new()), stopped })
 }
 
 async fn ask(console: &Router, path: &str, cookie: &str, form: Option<&[(&str, &str)]>) -> Response<Body> {
@@ -140,7 +140,7 @@ async fn log_in(console: &Router, name: &str) -> (String, String) {
         (StatusCode::SEE_OTHER, "/console/stacks/web".parse().as_ref().ok())
     );
     let cookie = answer.headers()[SET_COOKIE].to_str().unwrap();
-    for part in ["__Host-muster=", "Path=/", "Secure", "HttpOnly", "SameSite=Lax"] {
+    for part in ["__Host-muster", "Path=/", "Secure", "HttpOnly", "SameSite=Lax"] {
         assert!(cookie.contains(part), "{cookie}");
     }
     let cookie = cookie.split(';').next().unwrap().to_owned();
@@ -285,7 +285,7 @@ async fn an_intent_whose_packets_go_elsewhere_is_seen_in_the_list() {
 #[tokio::test]
 async fn the_console_is_for_the_network_alone() {
     let (_, stopped) = watch::channel(());
-    let console = with(api(), Host { random: bytes, peer: |_| None, stopped });
+    let console = with(api(), Host { site: String::new(), random: bytes, peer: |_| None, stopped });
     for (path, form) in
         [("/", None), ("/console/login", None), ("/console/login", Some(&[("token", "x")][..]))]
     {
@@ -401,7 +401,10 @@ fn watched_console() -> (Arc<Watch>, Router) {
         _running: running,
     });
     let api = api().layer(middleware::from_fn_with_state(Arc::clone(&watch), Watch::see));
-    (watch, with(api, Host { random: bytes, peer: |_| Some(Extensions::new()), stopped }))
+    (
+        watch,
+        with(api, Host { site: String::new(), random: bytes, peer: |_| Some(Extensions::new()), stopped }),
+    )
 }
 
 #[tokio::test(start_paused = true)]
@@ -475,7 +478,8 @@ async fn an_update_of_somebody_else_in_between_is_previewed_again() {
     let (revision, begun) = (Arc::new(AtomicU32::new(6)), Arc::new(AtomicU32::new(0)));
     let (_running, stopped) = watch::channel(());
     let api = crossed_api(&revision, &begun);
-    let console = with(api, Host { random: bytes, peer: |_| Some(Extensions::new()), stopped });
+    let console =
+        with(api, Host { site: String::new(), random: bytes, peer: |_| Some(Extensions::new()), stopped });
     let (cookie, key) = log_in(&console, "anna").await;
     let mark = |page: &str| {
         let (_, rest) = page.split_once("name=\"previewed\" value=\"").unwrap_or_else(|| panic!("{page}"));
@@ -507,7 +511,7 @@ async fn rollouts_have_pages() {
         Json(rows.collect::<Vec<_>>())
     };
     let (_running, stopped) = watch::channel(());
-    let host = Host { random: bytes, peer: |_| Some(Extensions::new()), stopped };
+    let host = Host { site: String::new(), random: bytes, peer: |_| Some(Extensions::new()), stopped };
     let console = with(api().route("/v1/stacks", get(list)), host);
     let (cookie, _) = log_in(&console, "anna").await;
     let (mut next, mut seen) = (Some("/console/rollouts".to_owned()), Vec::new());
@@ -527,7 +531,7 @@ async fn rollouts_have_pages() {
 #[tokio::test]
 async fn a_page_that_nobody_clicks_on_keeps_no_session() {
     let (_, stopped) = watch::channel(());
-    let host = Host { random: bytes, peer: |_| Some(Extensions::new()), stopped };
+    let host = Host { site: String::new(), random: bytes, peer: |_| Some(Extensions::new()), stopped };
     let mut console =
         Console { api: api(), host, sessions: Arc::default(), room: Room::new(1), began: Instant::now() };
     let id = [3; 32];
@@ -543,11 +547,35 @@ async fn a_page_that_nobody_clicks_on_keeps_no_session() {
     assert!(!visit(40, "/console/live?page=/console").await, "half an hour without a click");
 }
 
+/// A browser sends the cookies of a host to each of its ports.
+#[tokio::test]
+async fn a_browser_is_logged_in_at_two_sites_of_one_host() {
+    let (_running, stopped) = watch::channel(());
+    let of = |site: &str| {
+        let (site, stopped) = (site.to_owned(), stopped.clone());
+        with(api(), Host { site, random: bytes, peer: |_| Some(Extensions::new()), stopped })
+    };
+    let (first, hall) = (of(""), of("hall-b"));
+    let ((one, _), (other, key)) = (log_in(&first, "anna").await, log_in(&hall, "anna").await);
+    assert!(one.starts_with("__Host-muster=") && other.starts_with("__Host-muster.hall-b="), "{one} {other}");
+    let both = format!("{one}; {other}");
+    for (console, name) in [(&first, "Muster</a>"), (&hall, "Muster hall-b</a>")] {
+        let page = text(ask(console, "/console/stacks/web", &both, None).await).await;
+        assert!(page.contains(name), "{name}: {page}");
+    }
+    let out = ask(&hall, "/console/logout", &both, Some(&[("key", &key)])).await;
+    assert!(out.headers()[SET_COOKIE].to_str().unwrap().starts_with("__Host-muster.hall-b=;"));
+    for (console, status) in [(&first, StatusCode::OK), (&hall, StatusCode::SEE_OTHER)] {
+        assert_eq!(ask(console, "/console/stacks/web", &both, None).await.status(), status);
+    }
+}
+
 /// Nothing of the console is left once the site is served elsewhere.
 #[tokio::test]
 async fn the_console_goes_with_its_router() {
     let (running, stopped) = watch::channel(());
-    let console = with(api(), Host { random: bytes, peer: |_| Some(Extensions::new()), stopped });
+    let console =
+        with(api(), Host { site: String::new(), random: bytes, peer: |_| Some(Extensions::new()), stopped });
     log_in(&console, "anna").await;
     drop(console);
     running.closed().await;

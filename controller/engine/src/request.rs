@@ -94,7 +94,7 @@ pub struct SourceText {
     pub name: String,
     pub template: String,
     /// Files that the template and its environments name, by key (see
-    /// [`muster_template::library`]).
+    /// [`muster_template::files`]).
     pub files: BTreeMap<String, String>,
     /// Parameter values as given, without defaults.
     pub parameters: BTreeMap<String, serde_json::Value>,

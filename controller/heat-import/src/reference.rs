@@ -1,6 +1,6 @@
 //! The names of files: in `get_file`, in a resource's type, and in an environment's types.
 
-use muster_template::library::{is_template, resolve};
+use muster_template::files::{is_template, resolve};
 use serde_json::Value;
 
 use crate::place::Places;

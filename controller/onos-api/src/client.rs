@@ -1,7 +1,7 @@
 //! Whoever asks, and the API in their name. Decides how somebody shows a token: as ONOS's scripts do, it is
 //! the password of HTTP's basic authentication.
 //!
-//! Absent: whose token counts and what they may do (`controller/src/api/caller.rs`), and how the router is asked
+//! Absent: whose token counts and what they may do (`controller/src/api/authorization.rs`), and how the router is asked
 //! (`controller/front/src/client.rs`).
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Takes connections of a listener and serves HTTP on them, the same for the socket and for TLS. Decides how many there are
 //! at a time, and how long a client may take for a request's head.
 //!
-//! Absent: who is at the other end (`caller.rs`), and the bounds of a body (`source.rs`).
+//! Absent: who is at the other end (`authorization.rs`), and the bounds of a body (`source.rs`).
 
 use std::io;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{sleep, timeout};
 
-use super::caller::Peer;
+use super::authorization::Peer;
 
 /// The most connections of a listener at a time: every operator and watch has one; further ones wait in its backlog.
 const CONNECTIONS_MAX: usize = 512;

@@ -7,12 +7,14 @@ use axum::http::Extensions;
 use muster_console::Host;
 use tokio::sync::watch;
 
-use super::caller::Peer;
+use super::authorization::Peer;
 use crate::random::random;
+use crate::site_name::SiteName;
 
-/// The API, and the console that asks it, until `stopped` changes.
-pub(super) fn with(api: Router, stopped: watch::Receiver<()>) -> Router {
-    muster_console::with(api, Host { random: || random().ok(), peer: remote, stopped })
+/// The API of a site, and the console that asks it, until `stopped` changes.
+pub(super) fn with(api: Router, site: &SiteName, stopped: watch::Receiver<()>) -> Router {
+    let site = if *site == SiteName::default() { String::new() } else { site.to_string() };
+    muster_console::with(api, Host { site, random: || random().ok(), peer: remote, stopped })
 }
 
 /// Over the network users show a token. Who is on this machine may do everything without one.

@@ -13,7 +13,7 @@ use axum::http::Extensions;
 use axum::response::{IntoResponse as _, Response};
 use tower::ServiceExt as _;
 
-use super::caller::Peer;
+use super::authorization::Peer;
 use super::error::ApiError;
 use super::heat;
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::stack::{TemplateFile, UpdateStack};
 use muster_engine::{EnvironmentText, Source, SourceText};
-use muster_template::library::{gather, resolve};
+use muster_template::files::{gather, resolve};
 use muster_template::{Environment, Template};
 
 use self::kept_secret::Values;

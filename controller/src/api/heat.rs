@@ -12,7 +12,7 @@ use muster_api::user::Role;
 use muster_heat_api::{Fault, Host};
 
 use super::ApiConfig;
-use super::caller::Peer;
+use super::authorization::Peer;
 use super::error::ApiError;
 use crate::driver::Caller;
 

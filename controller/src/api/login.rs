@@ -20,9 +20,9 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::timeout;
 
 use super::Api;
-use super::caller::Peer;
+use super::authorization::Peer;
 use super::error::ApiError;
-use super::pace::Pace;
+use super::rate_limit::RateLimit;
 use super::tls::network;
 use super::token::{now, rfc3339};
 use crate::driver::Caller;
@@ -46,7 +46,7 @@ pub(super) struct Logins {
     oidc: Option<Arc<Oidc>>,
     /// The lifetime of a token.
     session: Duration,
-    pace: Pace,
+    rate_limit: RateLimit,
     places: Semaphore,
 }
 
@@ -59,7 +59,7 @@ pub(super) struct Stranger {
 
 impl Logins {
     pub fn new(oidc: Option<Arc<Oidc>>, session: Duration) -> Self {
-        Self { oidc, session, pace: Pace::new(EVERY, BURST), places: Semaphore::new(LOGINS_MAX) }
+        Self { oidc, session, rate_limit: RateLimit::new(EVERY, BURST), places: Semaphore::new(LOGINS_MAX) }
     }
 }
 
@@ -88,7 +88,7 @@ impl Stranger {
             ApiError::not_found("OpenID Connect is not set up here ([oidc]): log in with a token")
         })?;
         let from = self.address.map_or_else(String::new, |address| network(address).to_string());
-        logins.pace.take(&from, Instant::now()).map_err(|wait| {
+        logins.rate_limit.take(&from, Instant::now()).map_err(|wait| {
             ApiError::after(wait, "too many logins come from there: one request a second is allowed")
         })?;
         let place = logins.places.try_acquire().map_err(|_| {

@@ -1,6 +1,6 @@
 //! `GET /metrics`: for Prometheus, in its text format 0.0.4. While the driver does not answer, the figures of the site are
 //! left out, and those of the controller itself are there on the socket, since that is when somebody looks. Over TLS there
-//! is no answer then: the driver says which tokens count (`caller.rs`).
+//! is no answer then: the driver says which tokens count (`authorization.rs`).
 //!
 //! Absent: the names (`metrics/page.rs`), what is counted where (`durations.rs`, `link/refused.rs`,
 //! `controller/engine/src/job/end_counts.rs`), and `muster status` (`status.rs`).

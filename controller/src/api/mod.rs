@@ -9,7 +9,7 @@
 
 mod accept;
 mod audit;
-mod caller;
+mod authorization;
 mod client_certificate;
 mod console;
 mod defaults;
@@ -26,9 +26,9 @@ mod login;
 mod metrics;
 mod node;
 mod own_certificate;
-mod pace;
 mod plain;
 mod preview;
+mod rate_limit;
 mod resource;
 mod restore;
 mod server;
@@ -74,13 +74,13 @@ use crate::pki::Pki;
 use crate::site_name::SiteName;
 use crate::store::{Reader, StoreError};
 use crate::telemetry::Telemetry;
-use caller::Asked;
+use authorization::Asked;
 pub use client_certificate::client_verifier;
 pub use door::Door;
 use error::ApiError;
 use login::Logins;
 pub use own_certificate::{CertificateError, OwnCertificate};
-use pace::Pace;
+use rate_limit::RateLimit;
 pub use server::{ApiHandle, Socket, SocketError, serve};
 pub use standby::{StandbyConfig, serve_standby};
 pub use tls::acceptor;
@@ -172,7 +172,7 @@ struct Api {
     /// When this controller became the active one.
     since: OffsetDateTime,
     /// The pace of each user's requests.
-    pace: Arc<Pace>,
+    rate_limit: Arc<RateLimit>,
     /// The tokens that did not count.
     wrong_tokens: Arc<WrongTokens>,
     logins: Arc<Logins>,
@@ -206,7 +206,7 @@ impl Api {
             patience,
             stopped,
             since,
-            pace: Arc::default(),
+            rate_limit: Arc::default(),
             wrong_tokens: Arc::default(),
             logins,
             role: Role::Viewer,

@@ -10,7 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_io_timeout::TimeoutStream;
 
 use super::accept::Listener;
-use super::caller::Peer;
+use super::authorization::Peer;
 use super::tls::WRITE_TIME;
 
 /// The listener to which they connect.

@@ -26,11 +26,11 @@ use tokio_rustls::TlsAcceptor;
 use tower::ServiceExt as _;
 
 use super::accept::{Listener, STOP_TIME, accept};
-use super::caller::Peer;
+use super::authorization::Peer;
 use super::door::{self, Door};
 use super::error::ApiError;
 use super::tls::{self, Remote};
-use super::{Api, ApiConfig, caller, heat, plain, router};
+use super::{Api, ApiConfig, authorization, heat, plain, router};
 use crate::driver::DriverHandle;
 use crate::pki::Pki;
 use crate::site_name::SiteName;
@@ -117,11 +117,11 @@ pub fn serve(
     pki: Arc<Pki>,
 ) -> Result<ApiHandle, SocketError> {
     let site = config.site.clone();
-    socket.serve(site, |stopped| {
+    socket.serve(site.clone(), |stopped| {
         let settings = heat::Settings::of(&config);
         let api = router(Api::new(config, driver, reader, pki, stopped.clone()));
         let heat = heat::router(api.clone(), settings);
-        door::behind(super::console::with(api.clone(), stopped), door::onos(api), heat)
+        door::behind(super::console::with(api.clone(), &site, stopped), door::onos(api), heat)
     })
 }
 
@@ -295,7 +295,7 @@ impl Listener for UnixListener {
     }
 
     async fn prepare(&self, stream: Self::Raw) -> Option<(Self::Stream, Peer)> {
-        let peer = caller::of_socket(&stream).await;
+        let peer = authorization::of_socket(&stream).await;
         Some((stream, peer))
     }
 }

@@ -11,7 +11,7 @@ use muster_api::site::{ControllerView, Role, SiteView, StatusView};
 use muster_shared::SiteId;
 use time::OffsetDateTime;
 
-use super::caller::Peer;
+use super::authorization::Peer;
 use super::door::Door;
 use super::error::ApiError;
 use super::metrics;

@@ -1,7 +1,7 @@
 //! The API over the network: TLS 1.3 with a certificate of the site's CA, or one of its own. Decides how many connections
 //! one network has, how long a handshake may take, and how long a client may read nothing.
 //!
-//! Absent: that certificate (`own_certificate.rs`, `link/direct/tls.rs`), who may ask (`caller.rs`), the bounds of all
+//! Absent: that certificate (`own_certificate.rs`, `link/direct/tls.rs`), who may ask (`authorization.rs`), the bounds of all
 //! connections (`accept.rs`), and the socket (`server.rs`).
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::accept::Listener;
-use super::caller::Peer;
+use super::authorization::Peer;
 use super::client_certificate::ClientCertificate;
 use super::door::Door;
 

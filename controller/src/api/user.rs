@@ -2,7 +2,7 @@
 //! nowhere.
 //!
 //! Absent: what a user may be called, and which tokens count (`controller/engine/src/user.rs`); who may do what
-//! (`caller.rs`).
+//! (`authorization.rs`).
 
 use axum::Json;
 use axum::body::Body;

@@ -2,14 +2,14 @@
 //! of them is a question for the driver, which answers agents, too. Decides that a token is not looked at for now. One
 //! that counted before is always looked at, so that nobody is kept out by others of the same network.
 //!
-//! Absent: which tokens count (`controller/engine/src/user.rs`), and the pace of users (`pace.rs`).
+//! Absent: which tokens count (`controller/engine/src/user.rs`), and the pace of users (`rate_limit.rs`).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::pace::Pace;
+use super::rate_limit::RateLimit;
 use super::tls::network;
 
 /// A hundred a second.
@@ -22,14 +22,14 @@ const REMEMBERED: usize = 10_000;
 /// The tokens that came from each network.
 #[derive(Debug)]
 pub(super) struct WrongTokens {
-    pace: Pace,
+    rate_limit: RateLimit,
     /// Digests of tokens that counted when they were looked at last.
     counted: Mutex<BTreeSet<[u8; 32]>>,
 }
 
 impl Default for WrongTokens {
     fn default() -> Self {
-        Self { pace: Pace::new(EVERY, BURST), counted: Mutex::default() }
+        Self { rate_limit: RateLimit::new(EVERY, BURST), counted: Mutex::default() }
     }
 }
 
@@ -40,7 +40,7 @@ impl WrongTokens {
     /// Not for so long: too many from its network did not count.
     pub fn may_show(&self, from: IpAddr, token: &[u8; 32], now: Instant) -> Result<(), Duration> {
         let has_counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner).contains(token);
-        if has_counted { Ok(()) } else { self.pace.has_room(&network(from).to_string(), now) }
+        if has_counted { Ok(()) } else { self.rate_limit.has_room(&network(from).to_string(), now) }
     }
 
     /// The token counts.
@@ -56,7 +56,7 @@ impl WrongTokens {
     pub fn does_not_count(&self, from: IpAddr, token: &[u8; 32], now: Instant) {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).remove(token);
         // Several that were looked at together may be more than there was room for.
-        let _ = self.pace.take(&network(from).to_string(), now);
+        let _ = self.rate_limit.take(&network(from).to_string(), now);
     }
 }
 

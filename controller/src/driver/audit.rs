@@ -4,7 +4,7 @@
 //! The row is a change of the commit that makes the answer true, so there is none without the other. A request that was
 //! refused has a row, too, unless nothing can be written; of refusals that anybody can cause, so many in a minute.
 //!
-//! Absent: how long rows are kept (`store/audit.rs`), and who a caller is (`api/caller.rs`).
+//! Absent: how long rows are kept (`store/audit.rs`), and who a caller is (`api/authorization.rs`).
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, VecDeque};

@@ -1,6 +1,6 @@
 //! Requests of the API to the driver: how many wait, how long, and when one is refused because the driver is busy.
 //!
-//! Absent: the refusal while nothing can be written (`turn.rs`), and messages to nodes (`link/handle.rs`).
+//! Absent: the refusal while nothing can be written (`turn/read_only.rs`), and messages to nodes (`link/handle.rs`).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

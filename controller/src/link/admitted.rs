@@ -1,7 +1,7 @@
 //! The nodes that may enter: those whose sealing key is here, as it is durable. A node that was removed or revoked has
-//! none. Beside its key a node has what its next connection needs: the seal, which takes an agreement of keys to make,
-//! and what its last session has left, which saves that session three. In a storm all nodes come again at once. Both go
-//! with the key: when it goes or another one comes.
+//! none. Beside its key a node has what makes its next connection cheap, for in a storm all nodes come again at once:
+//! the seal, which costs one key agreement to make, and what the last session left, which saves the next one three of
+//! them. Both go with the key: when it goes or another one comes.
 //!
 //! Absent: the revocation of a node (`controller/engine/src/node/requests.rs`), the other reasons to refuse it
 //! (`link/direct/connection.rs`), who is connected (`registry.rs`), and how a session begins with what the one before

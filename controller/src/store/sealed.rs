@@ -3,7 +3,7 @@
 //!
 //! An empty list or map is not sealed, since it reveals nothing, and reads can skip it.
 //!
-//! Absent: the data key and its file (`key.rs`), and a change of the key (`rekey.rs`).
+//! Absent: the cipher, the data key and its file (`key.rs`), and a change of the key (`rekey.rs`).
 
 use std::borrow::Cow;
 

@@ -2,8 +2,8 @@
 //! the template.
 //!
 //! Several environments are combined in the order given: of two values for one name the later counts, or a
-//! strategy merges both. Only defaults of parameters that the template lacks are ignored, since one
-//! environment serves many templates.
+//! strategy merges both. A value of a parameter that the template lacks is an error. A default of one is
+//! ignored, since one environment serves many templates.
 //!
 //! Absent: values of the request, which take precedence (`bind.rs`), and waits at hooks
 //! (`controller/engine/src/traversal/hook.rs`).
@@ -21,8 +21,8 @@ use self::merge::merge;
 use self::strategy::{Strategies, Strategy};
 use crate::Limits;
 use crate::error::{Error, Errors, Path, Place, cut, suggestion};
+use crate::files::Mention;
 use crate::hooks::Policies;
-use crate::library::Mention;
 use crate::mapping::{EntryId, Mapping, Mappings};
 use crate::parameter::ParameterDef;
 use crate::template::Template;
@@ -45,7 +45,7 @@ pub struct Environment {
 pub struct EnvironmentFile<'t> {
     /// The file's name, for the places of errors.
     pub name: &'t str,
-    /// The key, as in [`crate::library`]: the templates it names are relative to its folder.
+    /// The key, as in [`crate::files`]: the templates it names are relative to its folder.
     pub key: &'t str,
     /// The file's content.
     pub text: &'t str,

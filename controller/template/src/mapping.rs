@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use crate::Limits;
 use crate::error::{Error, Place, cut};
-use crate::library::{Mention, is_template};
+use crate::files::{Mention, is_template};
 use crate::named::Named;
 
 /// The environments' mappings of types.

@@ -11,7 +11,7 @@ use crate::Limits;
 use crate::build::{Reader, Stop};
 use crate::error::{Errors, Place, Sink, cut, suggestion};
 use crate::expression::{Entry, Expr, ExprKind};
-use crate::library::TemplateFiles;
+use crate::files::TemplateFiles;
 use crate::parameter::{self, ParameterDef};
 use crate::parameter_groups::{self, DraftGroup};
 use crate::resolve;

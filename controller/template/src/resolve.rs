@@ -15,7 +15,7 @@ use crate::Limits;
 use crate::build::{Names, Reader};
 use crate::digest::{self, NamesOf};
 use crate::error::{Error, Errors, Path, Place, Sink, cut, suggestion};
-use crate::library::{TemplateFiles, is_template};
+use crate::files::{TemplateFiles, is_template};
 use crate::parse::{Draft, DraftCondition, DraftResource};
 use crate::template::{Attached, Condition, Resource, Template};
 use crate::types::Kind;

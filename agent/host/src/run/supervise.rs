@@ -8,7 +8,7 @@
 //! SIGTERM to the supervisor means that the server shuts down: the supervisor ends the run without recording
 //! an end, so that the run counts as interrupted.
 //!
-//! Absent: whether such an end is a failure (`agent/src/host/deployment.rs`), and whether an interrupted run begins
+//! Absent: whether an exit code or a timeout is a failure (`agent/src/host/deployment.rs`), and whether an interrupted run begins
 //! again (`run.rs`).
 
 use std::fs::{self, File};

@@ -3,7 +3,7 @@
 
 use std::path::{Component, Path, PathBuf, absolute};
 
-use muster_template::library::resolve;
+use muster_template::files::resolve;
 
 use crate::failure::Failure;
 

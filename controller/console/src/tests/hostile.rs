@@ -192,7 +192,7 @@ async fn every_text_of_every_page_is_text() {
     let mut shown = 0;
     for (round, words) in ROUNDS.iter().enumerate() {
         let (_, stopped) = watch::channel(());
-        let host = Host { random: bytes, peer: |_| Some(Extensions::new()), stopped };
+        let host = Host { site: String::new(), random: bytes, peer: |_| Some(Extensions::new()), stopped };
         let console = with(api(*words), host);
         let (cookie, key) = log_in(&console, "anna").await;
         for path in pages() {
@@ -221,7 +221,7 @@ async fn every_text_of_every_page_is_text() {
 #[tokio::test]
 async fn no_text_is_an_event_of_a_live_page() {
     let (_, stopped) = watch::channel(());
-    let host = Host { random: bytes, peer: |_| Some(Extensions::new()), stopped };
+    let host = Host { site: String::new(), random: bytes, peer: |_| Some(Extensions::new()), stopped };
     let console = with(api(ROUNDS[0]), host);
     let (cookie, _) = log_in(&console, "anna").await;
     let (mut live_pages, mut others) = (0, 0);

@@ -1,7 +1,8 @@
 //! Jobs in flight: their agents may have them, and are connected. A node keeps the jobs that its agent
 //! may have ([`Node::sent`](crate::node::Node::sent)); a stack counts those in flight, here alone.
 //!
-//! Absent: how many may be in flight (`traversal/gate.rs`), and what a job waits for before (`job/queue.rs`).
+//! Absent: how many may be in flight (`traversal/gate.rs`), a node's line before (`job/queue.rs`), and who leaves it
+//! (`Jobs::pump`, `job.rs`).
 
 use crate::jobs::Jobs;
 use crate::node::NodeKey;

@@ -1,8 +1,8 @@
 //! The job of a row while it has not ended: its state and deadline, its place in the node's line,
 //! and the counts.
 //!
-//! Absent: what follows when the deadline is over (`Jobs::task_due`, `job/timer.rs`), and what is sent
-//! (`job.rs`).
+//! Absent: what follows when the deadline is over (`Jobs::task_due`, `job/timer.rs`), and which job of a
+//! line is sent next (`Jobs::pump`, `job.rs`).
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -1,4 +1,5 @@
-//! Two living agents with one identity: from a copied disk, or a restored machine beside the old one.
+//! Two living agents with one identity: from a copied disk, or a restored machine beside the old one. And the address
+//! of a node, which is that of its living agent.
 //!
 //! ```text
 //!             a new instance              an instance that was replaced is back

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use muster_template::library::gather;
+use muster_template::files::gather;
 use muster_template::{Environment, EnvironmentFile};
 use serde_json::Value;
 use tempfile::TempDir;

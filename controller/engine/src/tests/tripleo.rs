@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use muster_shared::model::{Action, Content, Spec};
-use muster_template::library::gather;
+use muster_template::files::gather;
 use muster_template::{Environment, EnvironmentFile};
 use serde_json::{Value, json};
 

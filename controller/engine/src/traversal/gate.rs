@@ -1,6 +1,6 @@
 //! Gates hold back a step of a row, and then its job: a hook, a batch or a rollout, a claim, a node
-//! that is away, in maintenance or full. Each gate is one list, and the first entry that holds
-//! counts.
+//! that is away, in maintenance or full. Each gate is one function. Its conditions are asked in
+//! order, and the first that holds the row back counts.
 //!
 //! ```text
 //!   decided ──▶ hold the step? ──▶ may it begin? ──▶ job ──▶ may it be sent? ──▶ agent

@@ -69,7 +69,8 @@ fn a_failed_entry_from_before_a_start_goes_from_the_device() {
     ] {
         let mut table = put_on(was_open, had_failed, compared);
         let serial = table.begin();
-        let start = format!("open at a start {was_open}, FAILED at a start {had_failed}, compared {compared}");
+        let start =
+            format!("open at a start {was_open}, FAILED at a start {had_failed}, compared {compared}");
         assert_eq!(table.remove(id, serial), removed, "{start}");
         assert_eq!(table.len(), usize::from(removed == Written::Changed));
         let sent = table.take_waiting(serial, None);

@@ -13,7 +13,7 @@ use futures_util::future::join_all;
 use tower::ServiceExt as _;
 
 use super::*;
-use crate::api::caller::Peer;
+use crate::api::authorization::Peer;
 
 const NODES: usize = 10_000;
 const PAGE_MAX: usize = 2_000_000;
@@ -68,7 +68,10 @@ impl Browser {
         ));
         let (_, user) =
             world.ask("POST /v1/users", &json!({"name": "anna", "role": "operator", "ttl": 3600})).await;
-        let mut browser = Self { console: console::with(with_switches(api), stopped), cookie: String::new() };
+        let mut browser = Self {
+            console: console::with(with_switches(api), &SiteName::default(), stopped),
+            cookie: String::new(),
+        };
         let form =
             format!("token={}&next=/console", user["token"].as_str().unwrap_or_else(|| panic!("{user}")));
         let (parts, _) = browser.ask("/console/login", Some(form)).await;

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{map_of, or_function, reference, text};
 use crate::drift_policy::DriftPolicy;
-use crate::library::TEMPLATE_ENDINGS;
+use crate::files::TEMPLATE_ENDINGS;
 use crate::ownership::DELETION_POLICIES;
 use crate::parse::RESOURCE_KEYS;
 use crate::tree::group_members::{POLICIES, POLICY_KEYS};

@@ -12,7 +12,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
 
-use crate::library::gather;
+use crate::files::gather;
 use crate::validate::{Text, Valid, validate};
 use crate::{Environment, EnvironmentFile, Limits};
 

@@ -11,7 +11,7 @@ use crate::Limits;
 use crate::digest;
 use crate::error::{Errors, cut, suggestion};
 use crate::expression::Expr;
-use crate::library::{is_template, resolve};
+use crate::files::{is_template, resolve};
 use crate::mapping::{EntryId, Mapping};
 use crate::parse::parse_file;
 use crate::template::Template;

@@ -16,19 +16,19 @@ const REMEMBERED: usize = 1000;
 
 /// When each user has used up what they asked so far.
 #[derive(Debug)]
-pub(super) struct Pace {
+pub(super) struct RateLimit {
     every: Duration,
     burst: u32,
     used_up: Mutex<BTreeMap<String, Instant>>,
 }
 
-impl Default for Pace {
+impl Default for RateLimit {
     fn default() -> Self {
         Self::new(EVERY, BURST)
     }
 }
 
-impl Pace {
+impl RateLimit {
     /// So many at once, and then one in that time.
     pub fn new(every: Duration, burst: u32) -> Self {
         Self { every, burst, used_up: Mutex::default() }
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_user_asks_so_often_and_no_other_waits() {
-        let (pace, now) = (Pace::default(), Instant::now());
+        let (pace, now) = (RateLimit::default(), Instant::now());
         let taken = |user: &str, now| (0..1000).filter(|_| pace.take(user, now).is_ok()).count();
         assert_eq!(taken("anna", now), 200);
         assert_eq!(pace.take("anna", now), Err(EVERY));

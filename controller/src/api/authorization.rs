@@ -99,7 +99,7 @@ impl FromRequestParts<Api> for Api {
 
 /// Refuses somebody without a token who asks too often.
 fn in_time(api: &Api, Caller { actor, .. }: &Caller) -> Result<(), ApiError> {
-    api.pace.take(actor, Instant::now()).map_err(|wait| {
+    api.rate_limit.take(actor, Instant::now()).map_err(|wait| {
         ApiError::after(wait, format!("{actor} asks too often: 100 requests a second are allowed"))
     })
 }
@@ -203,7 +203,7 @@ async fn admitted(
         }
     };
     let caller = Caller { actor: name, from: address.to_string(), shown: Some(shown), trace: None };
-    if let Err(wait) = api.pace.take(&caller.actor, Instant::now()) {
+    if let Err(wait) = api.rate_limit.take(&caller.actor, Instant::now()) {
         return Err(ApiError::after(
             wait,
             format!("{} asks too often: 100 requests a second are allowed", caller.actor),

@@ -146,7 +146,7 @@ fn main() -> ExitCode {
             .and_then(|()| settings.check_database())
             .and_then(|()| settings.own_certificate().map(drop))
             .and_then(|()| settings.client_verifier().map(drop))
-            .and_then(|()| settings.oidc.provider().map(drop));
+            .and_then(|()| settings.check_providers());
         if let Err(error) = checked {
             eprintln!("error: {error:#}");
             return ExitCode::from(2);

@@ -63,7 +63,7 @@ pub fn run(settings: &Settings, config_file: Option<PathBuf>) -> anyhow::Result<
     settings.check_database()?;
     let certificate = settings.own_certificate()?.map(Arc::new);
     settings.client_verifier()?;
-    settings.oidc.provider()?;
+    settings.check_providers()?;
     let log = log(settings)?;
     let sites = settings.of_sites();
     let names: Vec<_> = sites.iter().map(|settings| settings.site.clone()).collect();

@@ -3,7 +3,7 @@
 //! Absent: the requests (`controller/src/api/stack.rs`), and what each value is
 //! (`controller/engine/src/view/stack.rs`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_shared::StackName;
 use schemars::JsonSchema;
@@ -231,8 +231,8 @@ pub struct UpdateStack {
     #[serde(default)]
     pub existing: bool,
     /// Parameters whose current values are not kept, with `existing`.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub clear_parameters: Vec<String>,
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub clear_parameters: BTreeSet<String>,
     /// The revision that the update changes: it is refused if the stack is at another one. Any, if it is absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revision: Option<u32>,

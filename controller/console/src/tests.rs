@@ -291,7 +291,7 @@ async fn the_console_is_for_the_network_alone() {
     {
         let answer = ask(&console, path, "", form).await;
         assert_eq!(answer.status(), StatusCode::NOT_FOUND);
-        assert!(text(answer).await.contains("controller.api"));
+        assert!(text(answer).await.contains("address of the API"));
     }
     assert_eq!(
         ask(&console, "/v1/caller", "", None).await.status(),

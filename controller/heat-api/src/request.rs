@@ -3,7 +3,7 @@
 //! Absent: whether the template is any good, which the API says, and contents of other servers: what a template names comes
 //! with the request, and an address in it is never fetched.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use muster_api::stack::{CreateStack, EnvironmentFile, Options, StackView, TemplateFile, UpdateStack};
 use muster_shared::StackName;
@@ -30,7 +30,7 @@ pub struct Asked {
     timeout_mins: Value,
     converge: Value,
     tags: Value,
-    clear_parameters: Option<Vec<String>>,
+    clear_parameters: Option<BTreeSet<String>>,
     adopt_stack_data: Value,
 }
 
@@ -41,7 +41,7 @@ pub struct Read {
     pub environments: Vec<EnvironmentFile>,
     pub files: BTreeMap<String, String>,
     pub parameters: BTreeMap<String, Value>,
-    pub clear_parameters: Vec<String>,
+    pub clear_parameters: BTreeSet<String>,
     pub options: Options,
     /// Whether the body says what becomes of a failure.
     has_rollback: bool,
@@ -167,7 +167,9 @@ impl Read {
             self.whole_template()?;
         }
         let Self { template, environments, files, parameters, mut clear_parameters, options, .. } = self;
-        clear_parameters.retain(|_| existing);
+        if !existing {
+            clear_parameters.clear();
+        }
         Ok(UpdateStack {
             template,
             environments,

@@ -188,7 +188,7 @@ async fn admitted(
     let (role, scope) = match user {
         Ok(user) => {
             if let Shown::Token(token) = shown {
-                api.wrong_tokens.counts(token);
+                api.wrong_tokens.counts(token, asked_at);
             }
             user
         }

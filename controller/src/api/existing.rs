@@ -17,12 +17,18 @@ use super::defaults::Kept;
 use super::error::ApiError;
 use super::source::environment;
 
+/// Characters of an unknown name in an error.
+const SHOWN: usize = 100;
+
 /// The new revision, with a line for each parameter that returns to its default.
 pub(super) fn updated(
     current: Option<SourceText>,
     body: UpdateStack,
     template_max: usize,
 ) -> Result<(Source, Vec<String>), ApiError> {
+    if !body.existing && !body.clear_parameters.is_empty() {
+        return Err(ApiError::invalid("clear_parameters: without 'existing', no value is kept"));
+    }
     let with_existing = |current: &SourceText| {
         let body = UpdateStack { existing: true, ..body.clone() };
         Kept::of(&merged(current.clone(), body, template_max).ok()?, template_max)
@@ -46,7 +52,7 @@ pub(super) fn updated(
 ///
 /// # Errors
 /// Besides those of templates: a new template shows what was hidden ([`Values::stay_hidden`]), or a parameter
-/// cannot be cleared ([`are_there`]).
+/// cannot be cleared ([`are_there`], [`is_given_by_none`]).
 fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result<SourceText, ApiError> {
     let UpdateStack {
         template,
@@ -57,14 +63,13 @@ fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result
         clear_parameters: cleared,
         ..
     } = body;
-    if !existing && !cleared.is_empty() {
-        return Err(ApiError::invalid("clear_parameters: without 'existing', no value is kept"));
-    }
     let (mut parameters, mut environments) =
         if existing { (current.parameters, current.environments) } else { Default::default() };
     environments.retain(|known| !given.iter().any(|given| given.name == known.name));
     let kept_environments = environments.len();
     environments.extend(given.into_iter().map(environment));
+    // A name that has no value here must at least be a parameter.
+    let unset: Vec<&String> = cleared.iter().filter(|name| parameters.remove(*name).is_none()).collect();
     let is_new = template.is_some();
     let has_kept = !parameters.is_empty() || kept_environments > 0;
     let before = (is_new && has_kept)
@@ -101,31 +106,39 @@ fn merged(current: SourceText, body: UpdateStack, template_max: usize) -> Result
             .stay_hidden(&before, &parsed)?;
         parameters.retain(|key, _| parsed.parameters().any(|known| *known.name == **key));
     }
-    if !cleared.is_empty() {
+    if !unset.is_empty() {
         let parsed = muster_template::parse_in(&name, &template, &files, template_max, &|_| true)?;
-        are_there(&cleared, &parsed, &environments[..kept_environments])?;
-        parameters.retain(|key, _| !cleared.contains(key));
+        are_there(&unset, &parsed)?;
+    }
+    if !cleared.is_empty() {
+        is_given_by_none(&cleared, &environments[..kept_environments])?;
     }
     parameters.extend(values);
     Ok(SourceText { name, template, files, parameters, environments })
 }
 
-/// Checks that the template has these parameters, and that no environment that is kept gives one of them.
-fn are_there(cleared: &[String], template: &Template, kept: &[EnvironmentText]) -> Result<(), ApiError> {
-    for name in cleared {
-        if !template.parameters().any(|known| *known.name == **name) {
-            return Err(ApiError::invalid(format!(
-                "clear_parameters: the template has no parameter '{name}'"
-            )));
+/// Checks that the template has these parameters.
+fn are_there(names: &[&String], template: &Template) -> Result<(), ApiError> {
+    let known: BTreeSet<&str> = template.parameters().map(|known| &*known.name).collect();
+    match names.iter().find(|name| !known.contains(name.as_str())) {
+        Some(name) => {
+            let name: String = name.chars().take(SHOWN).collect();
+            Err(ApiError::invalid(format!("clear_parameters: the template has no parameter '{name}'")))
         }
-        for environment in kept {
-            if Environment::parse([environment.file()])?.gives(name) {
-                return Err(ApiError::invalid(format!(
-                    "clear_parameters: '{name}' is given by the environment '{}', which is kept: give it again \
-                     without the parameter",
-                    environment.name
-                )));
-            }
+        None => Ok(()),
+    }
+}
+
+/// Checks that no environment that is kept gives one of these parameters.
+fn is_given_by_none(names: &BTreeSet<String>, kept: &[EnvironmentText]) -> Result<(), ApiError> {
+    for environment in kept {
+        let parsed = Environment::parse([environment.file()])?;
+        if let Some(name) = names.iter().find(|name| parsed.gives(name)) {
+            return Err(ApiError::invalid(format!(
+                "clear_parameters: '{name}' is given by the environment '{}', which is kept: give it again without \
+                 the parameter",
+                environment.name
+            )));
         }
     }
     Ok(())

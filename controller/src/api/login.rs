@@ -102,7 +102,8 @@ impl Stranger {
         let Identity { name, role, scope, subject } = identity;
         let ca_fingerprint = self.api.config.api_ca.ok_or_else(|| {
             ApiError::conflict(
-                "nobody could use a token: this site's API is not there over the network; set controller.api",
+                "nobody could use a token: this site's API is not there over the network; set controller.api, or api in \
+                 the site's own section",
             )
         })?;
         let secret = random().map_err(|error: NoRandom| ApiError::internal(error.to_string()))?;
@@ -112,6 +113,7 @@ impl Stranger {
         let login = NewLogin { name: name.clone(), role, scope, subject, login };
         let caller = Caller { actor: name.clone(), from: self.from(), shown: None, trace: None };
         self.api.driver.of(caller).request(Request::LogIn { login, wall: now() }).await?;
+        self.api.wrong_tokens.counts(token.digest(), Instant::now());
         Ok(LoggedIn { wait: None, name, role, token: token.to_string(), expires: rfc3339(expires) })
     }
 

@@ -152,7 +152,7 @@ impl Socket {
         let listener = bind(&self.0.path)?;
         let (running, stopped) = watch::channel(());
         let (path, socket, ending) =
-            (self.0.path.clone(), Arc::downgrade(&self.0), EndOfSocket(Arc::clone(&self.0.ended)));
+            (self.0.path.clone(), Arc::downgrade(&self.0), EndOfSocket(Some(Arc::clone(&self.0.ended))));
         let router = Self::router(socket);
         let task = self.0.runtime.spawn(async move {
             let _ending = ending;
@@ -182,12 +182,11 @@ impl Socket {
         let (running, mut stopped) = watch::channel(());
         let router =
             Self::router(Arc::downgrade(&self.0)).layer(Extension(door)).layer(Extension(AddressOf(site)));
-        let ending = EndOfSocket(Arc::clone(&self.0.ended));
+        let ending = EndOfSocket(Some(Arc::clone(&self.0.ended)));
         let task = self.0.runtime.spawn(async move {
-            let _ending = ending;
             let listener = tokio::select! {
                 listener = tls::bind(door, address) => listener,
-                _ended = stopped.changed() => return,
+                _ended = stopped.changed() => return ending.end_in_order(),
             };
             if door.is_plain_at(address) {
                 let router = router.layer(Extension(heat::Scheme::Http));
@@ -196,6 +195,7 @@ impl Socket {
                 let router = router.layer(Extension(heat::Scheme::Https));
                 accept(Remote::new(listener, acceptor), router, stopped).await;
             }
+            ending.end_in_order();
         });
         open.remote.insert(key, Listening { running, task });
     }
@@ -209,8 +209,12 @@ impl Socket {
             Some(Err(why)) => return door.refuse(ApiError::invalid(why)),
         };
         let is_remote = matches!(request.extensions().get::<Peer>(), Some(Peer::Remote(..)));
-        let is_here = of == SiteName::default() || of == name;
-        let router = self.lock().routers.get(&name).filter(|_| is_here).cloned();
+        if of != SiteName::default() && of != name {
+            return door.refuse(ApiError::not_found(
+                "this address is for one site alone: leave out the site's name",
+            ));
+        }
+        let router = self.lock().routers.get(&name).cloned();
         match router {
             Some(router) => router.oneshot(request).await.into_response(),
             // It is nobody's business over the network which sites there are.
@@ -242,11 +246,7 @@ impl Socket {
             let remote = std::mem::take(&mut open.remote).into_values();
             remote.chain(open.listening.take()).collect::<Vec<_>>()
         };
-        for Listening { running, task } in listening {
-            drop(running);
-            // The task fails only if it panicked.
-            drop(task.await);
-        }
+        close(listening).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
@@ -254,31 +254,57 @@ impl Socket {
     }
 }
 
+/// Accepts no more, and gives requests under way a moment.
+async fn close(listening: Vec<Listening>) {
+    let (running, tasks): (Vec<_>, Vec<_>) = listening.into_iter().map(|it| (it.running, it.task)).unzip();
+    drop(running);
+    for task in tasks {
+        // The task fails only if it panicked.
+        drop(task.await);
+    }
+}
+
 /// Held by the task that accepts connections: it may end by a panic.
-struct EndOfSocket(Arc<Notify>);
+struct EndOfSocket(Option<Arc<Notify>>);
+
+impl EndOfSocket {
+    /// The task ends because it was told to.
+    fn end_in_order(mut self) {
+        self.0 = None;
+    }
+}
 
 impl Drop for EndOfSocket {
     fn drop(&mut self) {
-        self.0.notify_one();
+        if let Some(ended) = &self.0 {
+            ended.notify_one();
+        }
     }
 }
 
 impl ApiHandle {
     /// Takes no more requests for the site, and gives those under way a moment.
     pub async fn stop(self) {
-        self.forget();
+        let listening = self.forget();
         self.running.send_replace(());
         drop(tokio::time::timeout(STOP_TIME, self.running.closed()).await);
+        close(listening).await;
     }
 
-    fn forget(&self) {
-        self.socket.lock().routers.remove(&self.site);
+    /// Takes the site's addresses, too, for only the active controller listens there.
+    fn forget(&self) -> Vec<Listening> {
+        let mut open = self.socket.lock();
+        open.routers.remove(&self.site);
+        open.remote
+            .extract_if(.., |(site, _), _| *site == self.site)
+            .map(|(_, listening)| listening)
+            .collect()
     }
 }
 
 impl Drop for ApiHandle {
     fn drop(&mut self) {
-        self.forget();
+        drop(self.forget());
     }
 }
 

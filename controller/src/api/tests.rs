@@ -290,6 +290,10 @@ async fn an_update_takes_what_is_not_given_from_the_current_revision() {
         (json!({"existing": true, "clear_parameters": ["greeting"], "parameters": {"greeting": "hi"}}), "hi"),
         (json!({"existing": true, "template": {"name": "t.yaml", "text": more}}), "hello"),
         (json!({"template": template, "parameters": {"greeting": "yo"}}), "yo"),
+        (
+            json!({"existing": true, "template": {"name": "t.yaml", "text": more}, "clear_parameters": ["greeting"]}),
+            "hello",
+        ),
         (json!({}), "hello"),
     ];
     for (revision, (body, said)) in (2..).zip(rows) {

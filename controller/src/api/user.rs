@@ -4,6 +4,8 @@
 //! Absent: what a user may be called, and which tokens count (`controller/engine/src/user.rs`); who may do what
 //! (`authorization.rs`).
 
+use std::time::Instant;
+
 use axum::Json;
 use axum::body::Body;
 use axum::extract::Path;
@@ -35,7 +37,8 @@ pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<UserCreate
     }
     let Some(ca_fingerprint) = api.config.api_ca else {
         return Err(ApiError::conflict(
-            "nobody could use a token: this site's API is not there over the network; set controller.api (docs/users.md)",
+            "nobody could use a token: this site's API is not there over the network; set controller.api, or api in the \
+             site's own section (docs/users.md)",
         ));
     };
     let (expires, scope) = (now() + ttl, Scope { label, stacks });
@@ -55,6 +58,7 @@ pub async fn create(api: Api, body: Body) -> Result<(StatusCode, Json<UserCreate
     let proof = Proof::Token(token.digest());
     let user = UserRecord { name: name.clone(), role, scope, proof, expires };
     api.driver.request(Request::NewUser { user, wall: now() }).await?;
+    api.wrong_tokens.counts(token.digest(), Instant::now());
     let created = UserCreated { name, token: token.to_string(), expires: rfc3339(expires) };
     Ok((StatusCode::CREATED, Json(created)))
 }

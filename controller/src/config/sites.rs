@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use serde::Deserialize;
 
+use super::link::Way;
 use super::{Controller, Link, OidcSettings, Settings, StoreSettings, optional_address, socket_address};
 use crate::site_name::SiteName;
 use crate::store::Location;
@@ -92,26 +93,34 @@ impl Settings {
         anyhow::ensure!(self.sites.len() < SITES_MAX, "one controller serves at most {SITES_MAX} sites");
         let sites = self.of_sites();
         let mut names = BTreeSet::new();
-        let mut addresses: BTreeSet<SocketAddr> =
-            self.controller.doors().map(|(_, address)| address).filter(|it| it.port() != 0).collect();
-        for Settings { site, controller, link, .. } in &sites {
+        let mut taken: Vec<SocketAddr> = Vec::new();
+        for Settings { site, controller, link, oidc, .. } in &sites {
             anyhow::ensure!(names.insert(site), "two sites have the name {site}: give one of them another");
-            link.way()?;
-            let listens = addresses.insert(controller.listen) || controller.listen.port() == 0;
-            anyhow::ensure!(listens, "site {site}: another site listens on {} already", controller.listen);
-        }
-        for Settings { site, controller, oidc, .. } in &sites[1..] {
-            for (door, address) in controller.doors() {
-                let is_free = addresses.insert(address) || address.port() == 0;
-                let name = door.setting().trim_start_matches("controller.");
+            // Through a broker, agents come to no address of the controller.
+            let listen = matches!(link.way()?, Way::Direct).then_some(("listen", controller.listen));
+            let doors = controller.doors().map(|(door, address)| (door.setting(), address));
+            for (setting, address) in listen.into_iter().chain(doors) {
+                let setting = setting.trim_start_matches("controller.");
                 anyhow::ensure!(
-                    is_free,
-                    "site {site}: its {name} is {address}, where something else listens already"
+                    !taken.iter().any(|other| is_one_place(*other, address)),
+                    "site {site}: its {setting} is {address}, where another part listens already"
                 );
+                taken.push(address);
             }
             oidc.check().with_context(|| format!("site {site}"))?;
         }
         Ok(())
+    }
+
+    /// Checks the identity providers of all sites, and the files that they name: a site that cannot be served ends the
+    /// others, and a standby must learn of that before it takes one over.
+    ///
+    /// # Errors
+    /// A provider cannot be asked.
+    pub fn check_providers(&self) -> anyhow::Result<()> {
+        let check =
+            |site: &Self| site.oidc.provider().map(drop).with_context(|| format!("site {}", site.site));
+        self.of_sites().iter().try_for_each(check)
     }
 
     /// Checks settings that depend on flags.
@@ -127,6 +136,12 @@ impl Settings {
             Location::Sqlite(_) | Location::Postgres(_) => Ok(()),
         }
     }
+}
+
+/// Whether two listeners would be in each other's way. Port 0 is a free one each time.
+fn is_one_place(one: SocketAddr, other: SocketAddr) -> bool {
+    let is_any = one.ip().is_unspecified() || other.ip().is_unspecified();
+    one.port() != 0 && one.port() == other.port() && (is_any || one.ip() == other.ip())
 }
 
 #[cfg(test)]
@@ -187,22 +202,41 @@ mod tests {
             (TWO.replace("hall-b", "default"), "two sites have the name default"),
             (
                 format!("{TWO}{}", TWO.replace("hall-b", "hall-c")),
-                "site hall-c: another site listens on [::]:8884",
+                "site hall-c: its listen is [::]:8884, where another part listens already",
             ),
             (TWO.replace("hall-b", "Hall"), "'Hall' is not a site's name"),
             (TWO.replace("hall-b", "a_b"), "'a_b' is not a site's name"),
             (TWO.replace("addresses", "adresses"), "adresses"),
             (format!("{TWO}link = {{url = \"mq\"}}\n"), "link.url: 'mq'"),
             (
-                format!("[controller]\napi = \"[::]:8443\"\n{TWO}onos_api = \"[::]:8443\"\n"),
-                "site hall-b: its onos_api is [::]:8443, where something else listens already",
+                format!("[controller]\napi = \"[::]:8443\"\n{TWO}onos_api = \"10.0.0.1:8443\"\n"),
+                "site hall-b: its onos_api is 10.0.0.1:8443, where another part listens already",
             ),
             (format!("{TWO}api = \"[::]:8884\"\n"), "site hall-b: its api is [::]:8884"),
+            (
+                format!("[controller]\nlisten = \"0.0.0.0:8883\"\napi = \"0.0.0.0:8883\"\n{TWO}"),
+                "site default: its api is 0.0.0.0:8883, where another part",
+            ),
             (format!("{TWO}oidc = {{client_id = \"muster\"}}\n"), "site hall-b: oidc.client_id needs"),
         ] {
             let error = format!("{:#}", read(&toml).unwrap_err());
             assert!(error.contains(wanted), "{toml}: {error}");
         }
+    }
+
+    #[test]
+    fn through_a_broker_no_site_listens_for_agents() {
+        let link = "link = {url = \"mqtts://b.example.org:8883\", ca_file = \"/ca\"}\n";
+        let settings = format!("{TWO}{link}[[sites]]\nname = \"hall-c\"\nlisten = \"[::]:8884\"\n{link}");
+        assert_eq!(read(&settings).unwrap().of_sites().len(), 3);
+    }
+
+    #[test]
+    fn the_provider_of_each_site_is_looked_at() {
+        let oidc = "oidc = {issuer = \"https://login.example.org\", client_id = \"m\", client_secret_file = \"/none\", roles = {viewer = [\"v\"]}}\n";
+        let settings = read(&format!("{TWO}{oidc}")).unwrap();
+        let error = format!("{:#}", settings.check_providers().unwrap_err());
+        assert!(error.contains("site hall-b") && error.contains("/none"), "{error}");
     }
 
     #[test]

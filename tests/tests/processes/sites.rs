@@ -2,6 +2,7 @@
 //! stands by for others.
 
 use std::fs;
+use std::net::TcpStream;
 
 use muster_testbed::{Postgres, Ran, Running, command, eventually, port};
 use muster_tests::site::{Agent, Controllers, Site, binary, template_of_a_file};
@@ -29,6 +30,13 @@ fn until_active(site: &Site, name: &str, controller: &str) {
         (active(site, name)? == controller).then_some(())
     });
     site.in_site(name, |site| eventually("it says so", || site.status()));
+}
+
+/// The address for the users of the further site of this number.
+fn api_of(site: &Site, number: usize) -> String {
+    let settings = fs::read_to_string(site.path().join("controller.toml")).unwrap();
+    let settings: toml::Table = toml::from_str(&settings).unwrap();
+    settings["sites"][number]["api"].as_str().unwrap().to_owned()
 }
 
 #[test]
@@ -82,9 +90,7 @@ fn users_of_a_site_log_in_at_its_own_address() {
     site.configure(&format!("[controller]\napi = '{own}'\n"));
     site.kill();
     site.restart();
-    let settings = fs::read_to_string(site.path().join("controller.toml")).unwrap();
-    let settings: toml::Table = toml::from_str(&settings).unwrap();
-    let hall = settings["sites"][0]["api"].as_str().unwrap().to_owned();
+    let hall = api_of(site, 0);
     let template = site.file("heat_template_version: 2018-08-31\n");
     let token = |name: &str, stack: &str| {
         site.in_site(name, |site| {
@@ -120,7 +126,7 @@ fn users_of_a_site_log_in_at_its_own_address() {
         (&own, "muster-site: hall-b", &there, "200"),
         (&own, "muster-site: hall-b", &here, "401"),
         (&hall, "muster-site: hall-b", &there, "200"),
-        (&hall, "muster-site: default", &here, "503"),
+        (&hall, "muster-site: default", &here, "404"),
         (&hall, "muster-site: ../..", &there, "400"),
     ] {
         let heard = curl(address, &["/v1/stacks", "-H", header, "-H", token]);
@@ -155,9 +161,14 @@ fn controllers_share_sites_as_they_join_and_die() {
     });
 
     // By hand, and it stays: the one that has its share asks for no more.
+    let users = |site: &Site| TcpStream::connect(&*api_of(site, 0));
+    eventually("hall-b's users come to c1", || users(first).ok());
+    users(second).unwrap_err();
     let handed = first.controller(&url, &["hand-over", "--site", "hall-b", "--to", "c2"]).expect(0);
     assert_eq!(handed.stdout, "c2\n");
     until_active(second, "hall-b", "c2");
+    eventually("hall-b's users come to c2", || users(second).ok());
+    eventually("they come to c1 no more", || users(first).err());
     first.controller(&url, &["hand-over", "--site", "hall-d"]).refused(2, &["there is no site 'hall-d'"]);
 
     controllers.all[1].kill();

@@ -51,7 +51,7 @@ pub(super) fn changed(
         files,
         parameters,
         existing: kept.existing,
-        clear_parameters: kept.clear_parameter.clone(),
+        clear_parameters: kept.clear_parameter.iter().cloned().collect(),
         revision: None,
         options,
     }))

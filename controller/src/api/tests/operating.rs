@@ -119,6 +119,10 @@ resources:
         for (body, status) in [
             (json!({"template": template(&other), "existing": true}), 200),
             (json!({"template": template(&shown), "existing": true, "parameters": {"secret": "new"}}), 200),
+            (
+                json!({"template": template(&defaulted), "existing": true, "clear_parameters": ["secret"]}),
+                if stack == "file" { 400 } else { 200 },
+            ),
         ] {
             let (found, answer) = world.ask(&preview, &body).await;
             assert_eq!(found, status, "{answer}");
@@ -152,7 +156,9 @@ async fn environments_are_kept_only_where_asked() {
     let body =
         json!({"name": "web", "template": template, "environments": [says("a", "one"), says("b", "two")]});
     assert_eq!(world.ask("POST /v1/stacks", &body).await.0, 202);
+    let long = format!("'{}'", "x".repeat(100));
     for (body, wanted) in [
+        (json!({"existing": true, "clear_parameters": ["x".repeat(200)]}), &*long),
         (json!({"clear_parameters": ["greeting"]}), "no value is kept"),
         (
             json!({"existing": true, "clear_parameters": ["greting"]}),

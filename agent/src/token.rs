@@ -2,7 +2,7 @@
 //! the agent keeps running after it has joined: a file or a credential is a better source than an argument.
 //!
 //! Absent: what is in a token (`shared/src/join.rs`), and whether it lets a server join
-//! (`controller/engine/src/node/token.rs`).
+//! (`controller/engine/src/node/join_token.rs`).
 
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, Read};

@@ -1,7 +1,7 @@
 //! Decides which names of nodes, sites and stacks are valid. Every value fits a topic, a file name and a
 //! certificate.
 //!
-//! Absent: which name a token is for (`controller/engine/src/node/token.rs`), and host names of servers
+//! Absent: which name a token is for (`controller/engine/src/node/join_token.rs`), and host names of servers
 //! (`model/types/hostname.rs`).
 
 use std::fmt;

@@ -15,7 +15,7 @@
 //!
 //! With a broker in between ([`JoinToken::broker`]), request and answer are sealed as well: [`relayed`].
 //!
-//! Absent: whether a token is valid, used up or expired (`controller/engine/src/node/token.rs`).
+//! Absent: whether a token is valid, used up or expired (`controller/engine/src/node/join_token.rs`).
 
 mod broker;
 pub mod relayed;

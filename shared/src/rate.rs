@@ -1,6 +1,6 @@
 //! Rates such as `10/s`, `30/m`, `100/h`.
 //!
-//! Absent: the pace of joins with a token (`controller/engine/src/node/token/pace.rs`).
+//! Absent: the pace of joins with a token (`controller/engine/src/node/join_token/pace.rs`).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,6 +1,6 @@
 //! Joining a site with a token, and renewing the node's certificate. `identity.rs` says when that is due.
 //!
-//! Absent: whether a token lets a server join, and how fast (`controller/engine/src/node/token.rs`).
+//! Absent: whether a token lets a server join, and how fast (`controller/engine/src/node/join_token.rs`).
 
 use std::net::IpAddr;
 use std::sync::Arc;

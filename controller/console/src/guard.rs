@@ -55,8 +55,8 @@ pub async fn headers(request: Request, next: Next) -> Response {
     answer
 }
 
-/// The console is for the network: on this machine there is the socket, which needs no token.
-pub async fn network(State(console): State<Console>, request: Request, next: Next) -> Response {
+/// Refuses requests at the local socket, which needs no token: the console is for the network.
+pub async fn refuse_the_socket(State(console): State<Console>, request: Request, next: Next) -> Response {
     if (console.host.peer)(request.extensions()).is_none() {
         let why = "The console is for browsers, over TLS: at the address of the API.";
         return frame::alone(StatusCode::NOT_FOUND, "Not found", why);

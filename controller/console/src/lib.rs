@@ -129,7 +129,7 @@ pub fn with(api: Router, host: Host) -> Router {
         .route("/console/console.js", get(|| asset("text/javascript", include_str!("../assets/console.js"))))
         .layer(middleware::from_fn_with_state(console.clone(), guard::body))
         .layer(middleware::from_fn(guard::same_origin))
-        .layer(middleware::from_fn_with_state(console, guard::network))
+        .layer(middleware::from_fn_with_state(console, guard::refuse_the_socket))
         .merge(api)
         .layer(middleware::from_fn(guard::headers))
 }

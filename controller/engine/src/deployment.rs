@@ -3,7 +3,7 @@
 //! A config is looked up in the deployment's own stack, including nested ones. So the stack's
 //! hidden values are masked in it, and a change of the config reaches the deployment through the graph.
 //!
-//! Absent: whether a change runs a deployment again or replaces it (`row/update_or_replace.rs`), and the run on the server
+//! Absent: whether a change runs a deployment again or replaces it (`row/needed.rs`), and the run on the server
 //! (`agent/src/host/deployment.rs`).
 
 use muster_shared::ResourceId;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_shared::model::JOB_TIMEOUT;
 
 use crate::node::NODES_MAX;
-use crate::node::token::TOKENS_MAX;
+use crate::node::join_token::TOKENS_MAX;
 
 /// Bounds on work in flight, on retries, and on what the engine keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

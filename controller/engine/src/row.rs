@@ -12,7 +12,7 @@
 //! nothing behind.
 //!
 //! [`view`] says what follows from these, [`task`] has the life of a job, [`outcome`] what follows from its outcome,
-//! [`update_or_replace`] which job a row needs, [`operation`] what an operation changes, [`details`] what few rows
+//! [`needed`] which job a row needs, [`operation`] what an operation changes, [`details`] what few rows
 //! have, and [`record`] what the store keeps.
 
 pub(crate) mod attribute;
@@ -22,12 +22,12 @@ pub mod notes;
 pub(crate) mod rows;
 
 mod details;
+pub(crate) mod needed;
 mod operation;
 pub(crate) mod outcome;
 mod record;
 pub(crate) mod report_meaning;
 mod task;
-pub(crate) mod update_or_replace;
 mod view;
 mod virtual_resource;
 mod without_job;

@@ -1,6 +1,6 @@
 //! An operator marks a resource unhealthy. The next update replaces it.
 //!
-//! Absent: the decision to replace it (`row/update_or_replace.rs`).
+//! Absent: the decision to replace it (`row/needed.rs`).
 
 use muster_shared::StackName;
 

@@ -41,22 +41,22 @@ impl Owner {
 
     /// The intent, if the owner is one.
     pub fn as_intent(self) -> Option<IntentNo> {
-        let is_one = self.0 & Self::INTENTS != 0 && !self.is_operator();
+        let is_one = self.0 & Self::INTENTS != 0 && !self.is_unnamed_operator();
         is_one.then_some(IntentNo(self.0 & !Self::INTENTS))
     }
 
     /// Whether operators own the entry, under no name.
-    pub fn is_operator(self) -> bool {
+    pub fn is_unnamed_operator(self) -> bool {
         self == Self::OPERATOR
     }
 
     /// Whether operators own the entry, under whatever name.
-    pub fn is_of_operators(self) -> bool {
-        self.is_operator() || self.as_application().is_some()
+    pub fn is_any_operator(self) -> bool {
+        self.is_unnamed_operator() || self.as_application().is_some()
     }
 
     fn is_resource(self) -> bool {
-        !self.is_of_operators() && self.as_intent().is_none()
+        !self.is_any_operator() && self.as_intent().is_none()
     }
 }
 
@@ -79,7 +79,7 @@ impl Asker<'_> {
         // An entry that an intent removes may come back if its bridge keeps it.
         let goes = kept.removing && kept.owner.as_intent().is_none();
         match self {
-            Asker::OperatorPuts | Asker::OperatorRemoves => kept.owner.is_of_operators(),
+            Asker::OperatorPuts | Asker::OperatorRemoves => kept.owner.is_any_operator(),
             // An expired entry is held too, whether its agent knows that or not.
             Asker::Resource(_) => kept.owner.is_resource() || goes || kept.mark == FlowMark::Failed,
             Asker::Intent(no) => kept.owner == Owner::intent(no) || goes,

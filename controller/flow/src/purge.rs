@@ -56,7 +56,7 @@ impl Flows {
             let is_gone = !turn.site.has_joined(&device.node);
             let is_left = |owner: Owner| is_gone && owner.as_intent().is_some();
             let has_stack =
-                |owner: &Owner| !owner.is_of_operators() && !turn.site.is_lost(*owner) && !is_left(*owner);
+                |owner: &Owner| !owner.is_any_operator() && !turn.site.is_lost(*owner) && !is_left(*owner);
             let owner = known.table.owners().map(|(owner, _)| owner).find(has_stack);
             let owned = owner.and_then(|owner| Some((known.table.owned(owner).next()?, owner)));
             if let Some((id, owner)) = owned {
@@ -67,7 +67,7 @@ impl Flows {
             }
             return self.forget_device(turn, key);
         }
-        let is_theirs = |kept: &Kept| kept.owner.is_of_operators() && !kept.removing;
+        let is_theirs = |kept: &Kept| kept.owner.is_any_operator() && !kept.removing;
         let ids = known.table.iter().filter(|(_, kept)| is_theirs(kept)).map(|(id, _)| id);
         let ids: BTreeSet<FlowId> = ids.collect();
         let ops = ids.into_iter().map(FlowOp::Remove).collect();

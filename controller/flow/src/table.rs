@@ -181,7 +181,7 @@ impl Table {
                 self.marked[FlowMark::None as usize] += 1;
                 self.waiting.push(id);
                 self.unsaved.push(id);
-                if !owner.is_operator() {
+                if !owner.is_unnamed_operator() {
                     self.owned.insert((owner, id));
                 }
                 return Written::Changed;
@@ -357,7 +357,7 @@ impl Table {
             return;
         }
         self.owned.remove(&(old, id));
-        if !new.is_operator() {
+        if !new.is_unnamed_operator() {
             self.owned.insert((new, id));
         }
     }

@@ -1,11 +1,9 @@
-//! Hosts: the users of the network, and their places.
+//! Hosts: the users of the network, and what is said of their places. Operators declare a host, its own
+//! node reports it, or its neighbour does by LLDP.
 //!
-//! The place of a declared host is as declared. Otherwise its own node reports it, or its neighbour
-//! by LLDP. A host that several nodes report has no place; an intent for it gets an error that
-//! lists them.
-//!
-//! Absent: which of several statements counts (`topology/whereabouts.rs`), and the sources of these
-//! reports (`Ports::look_for_hosts`, `links_from_reports.rs`).
+//! Absent: which of several statements counts, and that a host can have no place at all
+//! (`topology/host_location.rs`); the sources of these reports (`Ports::look_for_hosts`,
+//! `links_from_reports.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -91,7 +89,7 @@ impl Said {
 
 /// The place of a host, as far as it is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Whereabouts<'a> {
+pub enum HostLocation<'a> {
     /// No declaration and no observation.
     Unknown,
     At(&'a Host),

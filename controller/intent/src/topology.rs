@@ -4,13 +4,13 @@
 //! So a kept number never means another thing. A link has a direction; a cable is two links.
 //!
 //! This file takes in what agents and operators say of devices, ports and links. `graph` reads them
-//! for paths and views, `whereabouts` has the places of hosts, and `change` keeps what changed.
+//! for paths and views, `host_location` has the places of hosts, and `change` keeps what changed.
 //!
 //! Absent: reports of agents (`links_from_reports.rs`), and time (`damping.rs`).
 
 mod change;
 mod graph;
-mod whereabouts;
+mod host_location;
 
 use std::collections::{BTreeMap, BTreeSet};
 

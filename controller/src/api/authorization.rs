@@ -82,7 +82,7 @@ impl FromRequestParts<Api> for Api {
             Peer::Owner(caller) => (caller, Role::Admin, Scope::default()),
             Peer::Member(caller) => with_role(api, caller, api.config.socket_role, asked, parts.uri.path())?,
             Peer::Allowed(caller, role) => {
-                in_time(api, &caller)?;
+                within_rate(api, &caller)?;
                 with_role(api, caller, role, asked, parts.uri.path())?
             }
             Peer::Remote(address, certificate) => {
@@ -98,7 +98,7 @@ impl FromRequestParts<Api> for Api {
 }
 
 /// Refuses somebody without a token who asks too often.
-fn in_time(api: &Api, Caller { actor, .. }: &Caller) -> Result<(), ApiError> {
+fn within_rate(api: &Api, Caller { actor, .. }: &Caller) -> Result<(), ApiError> {
     api.rate_limit.take(actor, Instant::now()).map_err(|wait| {
         ApiError::after(wait, format!("{actor} asks too often: 100 requests a second are allowed"))
     })

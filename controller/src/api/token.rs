@@ -1,7 +1,7 @@
 //! Join tokens: made, listed, revoked. Decides how long one may be valid. A secret is made here, shown once, and stored
 //! nowhere.
 //!
-//! Absent: who may join with a token, how often and how fast (`controller/engine/src/node/token.rs`).
+//! Absent: who may join with a token, how often and how fast (`controller/engine/src/node/join_token.rs`).
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

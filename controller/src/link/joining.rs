@@ -1,7 +1,7 @@
 //! Answers a client without a certificate: it joins with a token, or renews its certificate with proof of the node's
 //! key.
 //!
-//! Absent: whether a token is good for the server (`controller/engine/src/node/token.rs`), and how long a certificate is
+//! Absent: whether a token is good for the server (`controller/engine/src/node/join_token.rs`), and how long a certificate is
 //! valid (`pki.rs`).
 
 use std::time::Duration;

@@ -5,7 +5,7 @@
 //! any time.
 //!
 //! Absent: the meaning of messages (`controller/engine/src/node/session.rs`), the validity of tokens
-//! (`controller/engine/src/node/token.rs`), and the revocation of nodes (`controller/engine/src/node/requests.rs`). The
+//! (`controller/engine/src/node/join_token.rs`), and the revocation of nodes (`controller/engine/src/node/requests.rs`). The
 //! driver keeps the table of nodes that may enter (`admitted.rs`). It also grants contents to nodes; the link reads and
 //! sends them.
 

@@ -1,7 +1,7 @@
 //! The rendered desired state of a resource: on a node, in a flow table, or a virtual resource. Decides whether a
 //! change replaces the resource, as far as the types do not (`shared/src/model/types.rs`, `virtual_resource.rs`).
 //!
-//! Absent: the choice between an update, a replacement and nothing (`controller/engine/src/row/update_or_replace.rs`),
+//! Absent: the choice between an update, a replacement and nothing (`controller/engine/src/row/needed.rs`),
 //! and who owns a claim (`controller/engine/src/claim.rs`).
 
 use muster_shared::model::flow::{DeviceName, FlowId, Packed};

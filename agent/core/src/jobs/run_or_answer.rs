@@ -123,10 +123,9 @@ impl Jobs {
         self.ledger.write(resource, After::Accepted(key), turn.effects);
     }
 
-    /// A further attempt of a job that has not started takes that one's place: jobs that came between stay behind it. Where the
-    /// earlier attempt has started, its place is used up: should that attempt fail, the further one waits in the place in which
-    /// it came, as it does when it comes a moment after the failure. A job that never ends in time holds its lane up for one
-    /// deadline at a turn, and those that came meanwhile are not behind all of its tries.
+    /// The place in the lane of a further attempt. It is that of the earlier attempt, as long as that one has not started. After
+    /// that it is the end of the lane. So a job that never ends in time holds up the jobs behind it for one deadline, and not
+    /// for those of all its tries.
     fn place(&self, job: &Job, follows: bool) -> Option<Order> {
         let entry = self.ledger.get(job.resource)?;
         let earlier = entry.next.as_ref().or(entry.current.as_ref().filter(|_| !follows));

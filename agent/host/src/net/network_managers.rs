@@ -5,7 +5,8 @@
 //! for the first two managers, and ours take precedence over them. ifupdown has no drop-ins: the agent
 //! refuses a link that ifupdown brings up, and names file and line.
 //!
-//! A link for which systemd-networkd leases addresses has another drop-in, see `dhcp.rs`.
+//! A link for which systemd-networkd leases addresses has another drop-in (`leasing`); which client leases them is
+//! decided in `dhcp.rs`.
 //!
 //! Managers configure the links of their own network namespace: an agent in another one has none. Absent:
 //! configuration for the managers themselves, which `export.rs` writes.

@@ -1,5 +1,5 @@
 //! Rows that background jobs may change, by a correction or by a unit restart; and whether their node takes such
-//! jobs now.
+//! jobs now: it is connected, and not in maintenance.
 //!
 //! Absent: whether such a row is corrected (`drift/correct.rs`) or its unit restarted (`drift/unit_restart.rs`).
 
@@ -72,7 +72,7 @@ fn set(rows: &mut BTreeSet<Slot>, slot: Slot, is_in: bool) {
 }
 
 impl Jobs {
-    /// Whether the node is connected and takes corrections. If it is away, a restart or a retry is
+    /// Whether the node is connected, and not in maintenance. If it is away, a restart or a retry is
     /// looked at again when it returns. Its agent reports other drift again.
     pub(crate) fn takes_corrections(&mut self, slot: Slot, node: NodeKey) -> bool {
         let is_ready = self.graph.nodes[node].presence.is_ready();

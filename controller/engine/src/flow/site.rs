@@ -41,7 +41,7 @@ impl Site for FlowSite<'_> {
     }
 
     fn describe(&self, owner: Owner) -> String {
-        if owner.is_operator() {
+        if owner.is_unnamed_operator() {
             return "the operator".into();
         }
         if let Some(number) = owner.as_application() {
@@ -69,7 +69,7 @@ impl Site for FlowSite<'_> {
         match owner.as_intent() {
             Some(no) => self.intents.manager.key(no).is_none(),
             None => {
-                !owner.is_of_operators()
+                !owner.is_any_operator()
                     && self.rows.of_id(owner.0).is_none_or(|slot| self.rows[slot].is_lost())
             }
         }

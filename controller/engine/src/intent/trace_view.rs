@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use muster_api::intent::Point;
 use muster_api::trace::{TraceEnd, TraceHop, TraceRule, TraceView};
-use muster_intent::host::Whereabouts;
+use muster_intent::host::HostLocation;
 use muster_intent::topology::ConnectPoint;
 use muster_intent::trace::{End, Fate, Hop, Loss, Trace};
 use muster_shared::model::flow::{DeviceName, FlowId, Packet, TraceStep};
@@ -113,12 +113,15 @@ impl View<'_> {
     }
 
     fn hosts_at(&self, at: &ConnectPoint) -> Vec<String> {
-        let is_there = |whereabouts: &Whereabouts<'_>| match whereabouts {
-            Whereabouts::At(host) => host.location == *at,
-            Whereabouts::Unknown | Whereabouts::Claimed(_) => false,
+        let is_there = |host_location: &HostLocation<'_>| match host_location {
+            HostLocation::At(host) => host.location == *at,
+            HostLocation::Unknown | HostLocation::Claimed(_) => false,
         };
         let hosts = self.intents.manager.topology().hosts();
-        hosts.filter(|(_, whereabouts, ..)| is_there(whereabouts)).map(|(id, ..)| id.to_string()).collect()
+        hosts
+            .filter(|(_, host_location, ..)| is_there(host_location))
+            .map(|(id, ..)| id.to_string())
+            .collect()
     }
 
     /// Whether a rule on the way has something of a hidden parameter in it.

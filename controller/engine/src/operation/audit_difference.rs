@@ -1,7 +1,7 @@
 //! The difference that an operation makes, by the names of resources: for the audit, which shows no values.
 //!
 //! Absent: what a preview shows of each resource (`operation/preview.rs`), and which of them get a job
-//! (`row/update_or_replace.rs`).
+//! (`row/needed.rs`).
 
 use muster_template::Tree;
 

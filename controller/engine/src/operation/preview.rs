@@ -3,7 +3,7 @@
 //! A value that depends on a thing not made yet is unknown. A mark that no real value has stands
 //! for it, so that it differs from any present value.
 //!
-//! Absent: the decision itself, update or replacement (`row/update_or_replace.rs`).
+//! Absent: the decision itself, update or replacement (`row/needed.rs`).
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +21,7 @@ use crate::deployment::Deployed;
 use crate::operation::acceptance::Planned;
 use crate::record::PackedSpec;
 use crate::request::{Options, Refusal, Source};
-use crate::row::update_or_replace::Needed;
+use crate::row::needed::Needed;
 use crate::row::{Row, Slot};
 use crate::stack::Stack;
 use crate::traversal::plan::Plan;

@@ -8,7 +8,7 @@
 //!                 └──────── undo ◀─────── Withdrawing
 //! ```
 //!
-//! Absent: which job a row gets (`row/update_or_replace.rs`), what an outcome leads to (`row/outcome.rs`), and when a
+//! Absent: which job a row gets (`row/needed.rs`), what an outcome leads to (`row/outcome.rs`), and when a
 //! job is sent or withdrawn (`job.rs`, `job/withdraw.rs`).
 
 use muster_shared::model::Action;

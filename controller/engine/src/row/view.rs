@@ -1,7 +1,7 @@
 //! Derives from the columns of a row its status, its action, and whether it is settled, going or lost. Everything
 //! outside of `row/` reads a row by these.
 //!
-//! Absent: which job a row needs (`row/update_or_replace.rs`), and the phase that operators see (`view/phase.rs`).
+//! Absent: which job a row needs (`row/needed.rs`), and the phase that operators see (`view/phase.rs`).
 
 use muster_shared::model::Action;
 use muster_shared::{Attempt, Generation};

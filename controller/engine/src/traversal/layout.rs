@@ -2,7 +2,7 @@
 //! rest, which `traversal/remove_unwanted.rs` removes. Makes the new row of a resource that is replaced.
 //!
 //! Absent: which row stands for a resource (`traversal/plan.rs`), and whether a change needs a replacement
-//! (`row/update_or_replace.rs`).
+//! (`row/needed.rs`).
 
 use muster_template::Tree;
 

@@ -2,7 +2,7 @@
 //!
 //! The cost follows the change: an unchanged resource costs one comparison of digests.
 //!
-//! Absent: whether a changed resource is updated in place or replaced (`row/update_or_replace.rs`), and the checks of a
+//! Absent: whether a changed resource is updated in place or replaced (`row/needed.rs`), and the checks of a
 //! plan (`operation/acceptance.rs`). What makes a resource's definition another one:
 //! `controller/template/src/digest.rs`.
 

@@ -1,7 +1,7 @@
 //! The visit of a row whose needs are ready. The visit renders the properties, compares them with
 //! the row, and decides: a job, a replacement, or nothing. It withdraws a job that no longer fits.
 //!
-//! Absent: update in place or replacement (`row/update_or_replace.rs`), what holds the step back (`traversal/gate.rs`), and
+//! Absent: update in place or replacement (`row/needed.rs`), what holds the step back (`traversal/gate.rs`), and
 //! when all that a row needs is ready (`traversal/derive.rs` counts its needs, `traversal/readiness.rs` frees it).
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::node::NodeKey;
 use crate::record::{PackedSpec, Status};
 use crate::row::attribute::Rendered;
 use crate::row::cause::Cause;
-use crate::row::update_or_replace::Needed;
+use crate::row::needed::Needed;
 use crate::row::{Role, Slot, TaskState};
 use crate::todo::Todo;
 use crate::traversal::walk::Stage;

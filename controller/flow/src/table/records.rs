@@ -57,7 +57,7 @@ impl Table {
         self.marked[mark as usize] += 1;
         self.specials += usize::from(kept.is_special());
         self.versions += kept.versions();
-        if !owner.is_operator() {
+        if !owner.is_unnamed_operator() {
             self.owned.insert((owner, id));
         }
         self.reasons.extend(reason.map(|reason| (id, reason)));

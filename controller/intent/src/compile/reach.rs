@@ -9,7 +9,7 @@ use muster_shared::model::flow::{Action, Criterion, Entry, Field, Group, GroupBu
 
 use super::rules::{self, Fork, Forks};
 use super::{CompileError, Compiled, Compiler};
-use crate::host::{HostId, Whereabouts};
+use crate::host::{HostId, HostLocation};
 use crate::intent::Intent;
 use crate::path_search::Path;
 use crate::reservations::Holder;
@@ -48,10 +48,10 @@ impl Compiler<'_> {
         one: HostId,
         two: HostId,
     ) -> Result<Compiled, CompileError> {
-        let at = |compiler: &Self, host: HostId| match compiler.topology.whereabouts(host) {
-            Whereabouts::At(known) => compiler.end(&known.location),
-            Whereabouts::Unknown => Err(CompileError::NoHost(host)),
-            Whereabouts::Claimed(by) => {
+        let at = |compiler: &Self, host: HostId| match compiler.topology.host_location(host) {
+            HostLocation::At(known) => compiler.end(&known.location),
+            HostLocation::Unknown => Err(CompileError::NoHost(host)),
+            HostLocation::Claimed(by) => {
                 let at = by.iter().map(|host| host.location.clone()).collect();
                 Err(CompileError::HostClaimed { host, at })
             }

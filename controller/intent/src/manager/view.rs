@@ -7,7 +7,7 @@ use std::time::Duration;
 use muster_shared::model::flow::{DeviceName, Packed};
 
 use super::{IntentNo, Manager, Reroute};
-use crate::host::{Host, HostId, Whereabouts};
+use crate::host::{Host, HostId, HostLocation};
 use crate::intent::Intent;
 use crate::phase::{Request, State};
 use crate::reservations::Share;
@@ -190,11 +190,11 @@ impl Manager {
         });
         let mut links: Vec<_> = links.collect();
         links.sort_by(|a, b| (&a.from, &a.to).cmp(&(&b.from, &b.to)));
-        let hosts = topology.hosts().filter_map(|(id, whereabouts, declared, observed)| {
-            let (host, claimed) = match whereabouts {
-                Whereabouts::Unknown => return None,
-                Whereabouts::At(host) => (host.clone(), Vec::new()),
-                Whereabouts::Claimed(hosts) => {
+        let hosts = topology.hosts().filter_map(|(id, host_location, declared, observed)| {
+            let (host, claimed) = match host_location {
+                HostLocation::Unknown => return None,
+                HostLocation::At(host) => (host.clone(), Vec::new()),
+                HostLocation::Claimed(hosts) => {
                     ((*hosts.first()?).clone(), hosts.iter().map(|host| host.location.clone()).collect())
                 }
             };

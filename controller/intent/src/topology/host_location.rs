@@ -6,49 +6,49 @@ use muster_shared::NodeId;
 use muster_shared::model::flow::DeviceName;
 
 use super::{Change, ConnectPoint, Topology, TopologyError};
-use crate::host::{Host, HostId, Whereabouts};
+use crate::host::{Host, HostId, HostLocation};
 
 impl Topology {
     /// The place of a host, if it is known and not in dispute.
     pub fn host(&self, id: HostId) -> Option<&Host> {
-        match self.whereabouts(id) {
-            Whereabouts::At(host) => Some(host),
-            Whereabouts::Unknown | Whereabouts::Claimed(_) => None,
+        match self.host_location(id) {
+            HostLocation::At(host) => Some(host),
+            HostLocation::Unknown | HostLocation::Claimed(_) => None,
         }
     }
 
     /// The place of a host. A statement of an agent that is away counts only if no other agent sees
     /// the host.
-    pub fn whereabouts(&self, id: HostId) -> Whereabouts<'_> {
-        let Some(said) = self.hosts.get(id) else { return Whereabouts::Unknown };
+    pub fn host_location(&self, id: HostId) -> HostLocation<'_> {
+        let Some(said) = self.hosts.get(id) else { return HostLocation::Unknown };
         if let Some(declared) = said.declared() {
-            return Whereabouts::At(declared);
+            return HostLocation::At(declared);
         }
         let all: Vec<&Host> = said.observed().collect();
         let is_there =
             |host: &&&Host| self.device(&host.location.device).is_some_and(|device| !self.is_away(device));
         let present: Vec<&Host> = all.iter().filter(is_there).copied().collect();
         match (present.as_slice(), all.as_slice()) {
-            ([one], _) | ([], [one]) => Whereabouts::At(one),
-            ([], _) => Whereabouts::Claimed(all),
-            _ => Whereabouts::Claimed(present),
+            ([one], _) | ([], [one]) => HostLocation::At(one),
+            ([], _) => HostLocation::Claimed(all),
+            _ => HostLocation::Claimed(present),
         }
     }
 
     /// Hosts by id, each with its place, whether it is declared, and whether it is observed.
-    pub fn hosts(&self) -> impl Iterator<Item = (HostId, Whereabouts<'_>, bool, bool)> {
+    pub fn hosts(&self) -> impl Iterator<Item = (HostId, HostLocation<'_>, bool, bool)> {
         self.hosts.ids().filter_map(|id| {
             let said = self.hosts.get(id)?;
             let (declared, observed) = (said.declared().is_some(), said.observed().next().is_some());
-            Some((id, self.whereabouts(id), declared, observed))
+            Some((id, self.host_location(id), declared, observed))
         })
     }
 
     /// Hosts that several nodes claim.
     pub fn claimed(&self) -> impl Iterator<Item = (HostId, Vec<&Host>)> {
-        self.hosts.with_several().filter_map(|id| match self.whereabouts(id) {
-            Whereabouts::Claimed(hosts) => Some((id, hosts)),
-            Whereabouts::Unknown | Whereabouts::At(_) => None,
+        self.hosts.with_several().filter_map(|id| match self.host_location(id) {
+            HostLocation::Claimed(hosts) => Some((id, hosts)),
+            HostLocation::Unknown | HostLocation::At(_) => None,
         })
     }
 
@@ -95,10 +95,10 @@ impl Topology {
 
     /// Notes a change of a host's place. Paths to a host stay when another node claims it.
     pub(super) fn host_changed(&mut self, id: HostId, before: Option<&ConnectPoint>) {
-        let concerns = match self.whereabouts(id) {
-            Whereabouts::At(host) => before != Some(&host.location),
-            Whereabouts::Unknown => before.is_some(),
-            Whereabouts::Claimed(_) => false,
+        let concerns = match self.host_location(id) {
+            HostLocation::At(host) => before != Some(&host.location),
+            HostLocation::Unknown => before.is_some(),
+            HostLocation::Claimed(_) => false,
         };
         if concerns {
             self.changes.insert(Change::Host(id));

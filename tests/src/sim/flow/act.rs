@@ -91,7 +91,7 @@ impl World {
         let flows = &shared.tables.flows;
         let Some(number) = number_of(flows, &name.node, &name.bridge) else { return Vec::new() };
         let range = flows.entries.range((number, FlowId(0))..=(number, FlowId(u64::MAX)));
-        range.map(|((_, id), entry)| (*id, entry.owner.is_operator() && !entry.removing)).collect()
+        range.map(|((_, id), entry)| (*id, entry.owner.is_unnamed_operator() && !entry.removing)).collect()
     }
 
     fn deletes_flows(&mut self, name: DeviceName) {

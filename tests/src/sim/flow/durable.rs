@@ -107,8 +107,8 @@ impl Shared {
             was.packed == entry.packed
                 || was.past.iter().any(|past| past.serial == entry.serial && past.packed == entry.packed)
         };
-        let is_given = was.is_some_and(|was| !was.owner.is_operator() && is_version(was))
-            && entry.owner.is_operator()
+        let is_given = was.is_some_and(|was| !was.owner.is_unnamed_operator() && is_version(was))
+            && entry.owner.is_unnamed_operator()
             && entry.mark != FlowMark::Failed
             && !entry.removing;
         let goes = |was: &FlowEntryRecord| {
@@ -116,8 +116,8 @@ impl Shared {
                 || was.mark == FlowMark::Failed
                 || entry.past.first().is_some_and(|past| past.removing)
         };
-        let is_taking =
-            !entry.owner.is_operator() && was.is_some_and(|was| was.owner.is_operator() && goes(was));
+        let is_taking = !entry.owner.is_unnamed_operator()
+            && was.is_some_and(|was| was.owner.is_unnamed_operator() && goes(was));
         let settled = device.settled;
         if from != to {
             self.counts.add(format!("flow entry {from} -> {to}"));

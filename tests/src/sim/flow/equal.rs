@@ -96,7 +96,7 @@ fn asked_differs(shared: &Shared, name: &DeviceName) -> Option<String> {
     for (id, wanted) in &wanted {
         let all = entries(&shared.tables, name);
         let theirs = |entry: &&FlowEntryRecord| {
-            entry.id == *id && entry.owner.is_operator() && entry.mark != FlowMark::Failed
+            entry.id == *id && entry.owner.is_unnamed_operator() && entry.mark != FlowMark::Failed
         };
         let is = all.filter(theirs).map(|entry| entry.packed.clone()).next();
         let right = match wanted {
@@ -108,7 +108,8 @@ fn asked_differs(shared: &Shared, name: &DeviceName) -> Option<String> {
             return Some(format!("operators were told that {id} is {wanted:?}, and it is {is:?}: {history}"));
         }
     }
-    let theirs = |entry: &&FlowEntryRecord| entry.owner.is_operator() && entry.mark != FlowMark::Failed;
+    let theirs =
+        |entry: &&FlowEntryRecord| entry.owner.is_unnamed_operator() && entry.mark != FlowMark::Failed;
     let mut all = entries(&shared.tables, name).filter(theirs);
     let nobody = all.find(|entry| !wanted.contains_key(&entry.id))?;
     Some(format!("no operator asked for {nobody:?}"))
@@ -116,7 +117,8 @@ fn asked_differs(shared: &Shared, name: &DeviceName) -> Option<String> {
 
 /// An entry of a resource has one. Those of intents are looked at with each commit.
 fn owners_differ(tables: &Tables) -> Option<String> {
-    let is_rows = |entry: &&FlowEntryRecord| !entry.owner.is_operator() && entry.owner.as_intent().is_none();
+    let is_rows =
+        |entry: &&FlowEntryRecord| !entry.owner.is_unnamed_operator() && entry.owner.as_intent().is_none();
     let owned = tables.flows.entries.values().filter(is_rows);
     let mut orphans = owned.filter(|entry| !tables.rows.contains_key(&entry.owner.0));
     orphans.next().map(|entry| format!("the resource is gone that owned {entry:?}"))

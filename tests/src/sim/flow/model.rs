@@ -132,7 +132,7 @@ impl Model {
             let Some(device) = device else { continue };
             let serial = match flows.entries.get(&(device.device, id)) {
                 None => seen,
-                Some(entry) if entry.owner.is_operator() => continue,
+                Some(entry) if entry.owner.is_unnamed_operator() => continue,
                 Some(entry) if entry.serial > device.settled => {
                     self.taking.insert((name, id), entry.serial);
                     continue;

@@ -287,8 +287,8 @@ impl ApiHandle {
     pub async fn stop(self) {
         let listening = self.forget();
         self.running.send_replace(());
-        drop(tokio::time::timeout(STOP_TIME, self.running.closed()).await);
-        close(listening).await;
+        let requests = tokio::time::timeout(STOP_TIME, self.running.closed());
+        drop(tokio::join!(requests, close(listening)));
     }
 
     /// Takes the site's addresses, too, for only the active controller listens there.

@@ -41,7 +41,7 @@ use std::time::Duration;
 use muster_shared::ResourceId;
 use tokio::time::sleep;
 
-use directory::Directory;
+use directory::{Directory, Leftovers};
 pub use directory::{RunId, RunState};
 pub use error::RunFailed;
 pub use output::OUTPUT_MAX;
@@ -58,6 +58,9 @@ pub const AGAIN_MAX: u32 = 3;
 /// take milliseconds.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_AT_LAST: Duration = Duration::from_millis(500);
+/// The most looks in a row at a process whose environment the kernel does not show. It shows it within
+/// microseconds, or once the disk has given it the program.
+const UNCLEAR_MAX: u32 = 20;
 
 #[derive(Clone)]
 pub struct Task {
@@ -255,8 +258,10 @@ impl Runner {
             match directory.stands()? {
                 RunState::Alive => directory.stop(),
                 RunState::Ended | RunState::Began { .. } | RunState::Ordered | RunState::Nothing => {
-                    directory.end_leftovers();
-                    directory.remove()?;
+                    // What may still have processes is left to the next sweep.
+                    if directory.end_leftovers() == Leftovers::None {
+                        directory.remove()?;
+                    }
                 }
             }
         }
@@ -307,12 +312,21 @@ impl Runner {
     /// Waits until no process is left of a run whose supervisor is dead.
     async fn gone(&self, id: &RunId, directory: &Directory) -> Result<(), RunFailed> {
         let mut wait = LOOK_FIRST;
+        let mut unclear = 0;
         loop {
-            let is_left = match self.unit(id) {
+            let is_unit_left = match self.unit(id) {
                 Some(unit) => unit.stands().await? != UnitStands::Gone,
                 None => false,
             };
-            if !directory.end_leftovers() && !is_left {
+            let are_left = match directory.end_leftovers() {
+                Leftovers::None => false,
+                Leftovers::Killed => true,
+                Leftovers::Unclear => {
+                    unclear += 1;
+                    unclear < UNCLEAR_MAX
+                }
+            };
+            if !are_left && !is_unit_left {
                 return Ok(());
             }
             sleep(wait).await;

@@ -136,6 +136,10 @@ async fn what_nobody_needs_goes() {
     folder.runner.sweep(|_| false).unwrap();
     until(|| folder.supervisors().is_empty()).await;
     assert_eq!(folder.processes(), 0);
-    folder.runner.sweep(|_| false).unwrap();
-    assert!(!run.exists());
+    // A process that becomes another program just now might belong to it: then another sweep is needed.
+    until(|| {
+        folder.runner.sweep(|_| false).unwrap();
+        !run.exists()
+    })
+    .await;
 }

@@ -27,8 +27,9 @@ use nix::unistd::mkfifo;
 use tokio::net::unix::pipe;
 use uuid::Uuid;
 
+use super::family::{self, Marked};
 use super::record::{self, ENDED_ROOM, Ended, Order};
-use super::{Program, RunFailed, Task, family};
+use super::{Program, RunFailed, Task};
 use crate::files::program;
 
 /// The mode of a run's directory, and of the directory above.
@@ -76,6 +77,16 @@ pub enum RunState {
     },
     /// The end is recorded.
     Ended,
+}
+
+/// The processes that were left of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leftovers {
+    None,
+    /// Some were killed. Others may have started meanwhile.
+    Killed,
+    /// Nobody could see, for a moment, whether a process belongs to the run.
+    Unclear,
 }
 
 #[derive(Debug)]
@@ -262,12 +273,16 @@ impl Directory {
         wait.await.map_err(disk("wait for a run"))
     }
 
-    /// Kills the remaining processes of a run whose supervisor was killed. Returns whether there were any.
-    pub(super) fn end_leftovers(&self) -> bool {
+    /// Kills the remaining processes of a run whose supervisor was killed.
+    pub(super) fn end_leftovers(&self) -> Leftovers {
         let mark = format!("{MARK}={}", self.path.display());
-        let left = family::with_variable(mark.as_bytes());
-        family::signal(&left, nix::sys::signal::Signal::SIGKILL);
-        !left.is_empty()
+        let Marked { found, is_unclear } = family::with_variable(mark.as_bytes());
+        family::signal(&found, nix::sys::signal::Signal::SIGKILL);
+        match (found.is_empty(), is_unclear) {
+            (false, _) => Leftovers::Killed,
+            (true, true) => Leftovers::Unclear,
+            (true, false) => Leftovers::None,
+        }
     }
 
     pub(super) fn remove(&self) -> Result<(), RunFailed> {

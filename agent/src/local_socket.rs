@@ -4,7 +4,7 @@
 //! One request and one answer over `<state-dir>/local.sock`, each a length and JSON. Only the agent's own user
 //! and root can use the socket.
 //!
-//! Absent: whether a document is taken (`agent/core/src/jobs/local.rs`), and whether it is kept
+//! Absent: whether a document is taken (`agent/core/src/jobs/local_document.rs`), and whether it is kept
 //! (`agent/core/src/jobs/confirm.rs`).
 
 use std::collections::BTreeMap;

@@ -1,5 +1,4 @@
-//! Rows of the audit for changes that no request caused: who ran a command of `muster-controller`. Also the audit's lines in
-//! the journal, which are the same for requests.
+//! Rows of the audit for changes that no request caused: who ran a command of `muster-controller`.
 //!
 //! Absent: rows of requests (`driver/audit.rs`), and of changes of the active controller (`lease/succession.rs`).
 
@@ -37,10 +36,4 @@ impl Runner {
             result: "ok".to_owned(),
         }
     }
-}
-
-/// The audit's line in the journal.
-pub fn to_journal(record: &AuditRecord) {
-    let AuditRecord { actor, from, action, target, what, result } = record;
-    tracing::info!(target: "muster_audit", actor, from, %action, of = target, what, result);
 }

@@ -3,6 +3,7 @@
 //! Absent: the start of these parts, and the roles active and standby (`run.rs`), which belong to the program.
 
 pub mod api;
+mod audit_journal;
 pub mod audit_of_commands;
 pub mod config;
 pub mod data_dir;

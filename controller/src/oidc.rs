@@ -12,8 +12,8 @@
 //!
 //! Absent: the user that a login makes (`controller/engine/src/user.rs`), and the requests (`api/login.rs`).
 
-mod claims;
 mod fetch;
+mod identity;
 mod provider;
 
 use std::fmt;
@@ -31,8 +31,8 @@ use serde_json::json;
 use thiserror::Error;
 use tokio::sync::Notify;
 
-pub use claims::{Identity, Mapping};
 use fetch::{Fetch, FetchError};
+pub use identity::{Identity, Mapping};
 use provider::{Discovered, Provider};
 
 /// The most seconds from an ID token's issue to its use, where the controller did not begin the login: a token that is

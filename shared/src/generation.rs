@@ -1,6 +1,6 @@
 //! Orders desired states: an epoch of the controller, and a number within it.
 //!
-//! Absent: which job is too old for an agent (`agent/core/src/jobs/run_or_answer.rs`), and which controller
+//! Absent: which job is too old for an agent (`agent/core/src/jobs/accept.rs`), and which controller
 //! (`agent/core/src/connection.rs`).
 
 use std::fmt;

@@ -1,11 +1,11 @@
-//! Properties of resources in templates: the table of a type's properties, and readers that types share.
+//! Properties of resources in templates: the form of a type's table of properties, and readers that types share.
 //! [`CONFIRM_TIMEOUT`] is the default of `confirm_timeout`.
 //!
 //! The same readers serve literals while a template is parsed, and rendered properties. Null stands for unknown
 //! or absent values; readers accept null inside a value.
 //!
-//! Absent: the properties of each type (`model/types.rs`), and the language of templates
-//! (`controller/template/src/lib.rs`).
+//! Absent: the properties of each type (`model/types.rs`), and that an unknown or missing one is refused
+//! (`controller/template/src/check_properties.rs`).
 
 use std::borrow::Cow;
 use std::fmt::Write as _;

@@ -1,4 +1,5 @@
-//! Segments: the connection between an agent and its controller where a broker is in between.
+//! Segments, for an agent and its controller with a broker in between. A segment is one packet with a number, or an
+//! acknowledgement; nothing is split.
 //!
 //! TCP tells both ends that a connection is over, holds a fast sender back, and loses nothing in the middle of a
 //! connection. A broker does none of this: it drops messages when its queues are full, and tells nobody of an end.

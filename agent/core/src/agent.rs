@@ -2,7 +2,7 @@
 //! and hands out effects. Decides itself what keeps a node from a move (`may_leave`), and what each heartbeat
 //! repeats.
 //!
-//! Absent: whether a job is taken (`jobs/run_or_answer.rs`), and whether a controller is obeyed (`connection.rs`).
+//! Absent: whether a job is taken (`jobs/accept.rs`), and whether a controller is obeyed (`connection.rs`).
 
 use std::sync::Arc;
 

@@ -26,25 +26,25 @@
 //! host answers each within a bounded time, unless cancelled. A log is loaded as [`Loaded`].
 //!
 //! `flow/batch.rs` leads a batch to its end, `flow/guard.rs` keeps or undoes one that can cut the node off,
-//! `flow/compare_with_switch.rs` compares and repairs, and `flow/tell.rs` reports.
+//! `flow/repair_switch.rs` compares and repairs, and `flow/tell.rs` reports.
 //!
 //! Absent: which entries a device is to hold (`controller/flow/src/table.rs`). Absent too: OpenFlow, nftables,
 //! files and wall clocks. The host reports which entries have ended by their timeouts.
 
 mod batch;
-mod compare_with_switch;
 mod face;
 mod guard;
 mod log;
+mod repair_switch;
 mod stage;
 mod table;
 mod tell;
 
-pub use compare_with_switch::ENDED_MAX;
 pub use face::{
     Appended, Compacted, Compared, DivergentForms, Extraneous, FlowEffect, FlowInput, Loaded, NotApplied, Op,
     Repaired, TableEntry, Undecided,
 };
+pub use repair_switch::ENDED_MAX;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -61,7 +61,7 @@ use crate::effects::Effects;
 use crate::face::Effect;
 use crate::fetch::Fetch;
 use crate::random::Random;
-use compare_with_switch::Watching;
+use repair_switch::Watching;
 use stage::Batch;
 use table::Table;
 use tell::{FlowReports, Question};

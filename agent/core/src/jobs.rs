@@ -2,7 +2,7 @@
 //! the change that may cut the node off.
 //!
 //! ```text
-//!   run_or_answer, stray, local ─▶ begin ─▶ record_before ─▶ run ──────────────────▶ end
+//!   accept, stray, local_document ─▶ begin ─▶ record_before ─▶ run ──────────────────▶ end
 //!                                                             └─▶ confirm ─▶ restore ─┘
 //! ```
 //! A job goes to `confirm` if it can cut the node off, and to `restore` if it must be undone. A delete leaves
@@ -11,16 +11,16 @@
 //!
 //! Absent: the connection, contents, flow tables and drift. A call gets what it uses of them as a [`Turn`].
 
+mod accept;
 mod begin;
 mod check;
 mod confirm;
 mod end;
-mod local;
+mod local_document;
 mod phase;
 mod record_before;
 mod restore;
 mod run;
-mod run_or_answer;
 mod stray;
 pub(crate) mod tell;
 mod withdraw;

@@ -4,7 +4,7 @@
 //! stays as a **tombstone**, so that a late duplicate of an old job makes nothing again. The ledger keeps the
 //! newest [`TOMBSTONES_MAX`] tombstones.
 //!
-//! Absent: whether a job that comes again runs again (`jobs/run_or_answer.rs`; after a restart `jobs/begin.rs`), the
+//! Absent: whether a job that comes again runs again (`jobs/accept.rs`; after a restart `jobs/begin.rs`), the
 //! files (`agent/src/state_dir.rs`), and the comparison with the controller's rows
 //! (`controller/engine/src/node/ledger_compare.rs`).
 

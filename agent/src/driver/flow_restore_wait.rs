@@ -5,7 +5,7 @@
 //! start of the switch, and sets it again for the next start. A key that others set is left alone.
 //!
 //! Absent: which bridge carries the path (`carries`, `agent/host/src/net/switch.rs`), and filling
-//! (`agent/core/src/flow/compare_with_switch.rs`).
+//! (`agent/core/src/flow/repair_switch.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

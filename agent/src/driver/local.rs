@@ -1,6 +1,6 @@
 //! Documents that were given on this server: from the socket to the machine, and the answer back.
 //!
-//! Absent: the socket (`local_socket.rs`), whether a document is taken (`agent/core/src/jobs/local.rs`), and
+//! Absent: the socket (`local_socket.rs`), whether a document is taken (`agent/core/src/jobs/local_document.rs`), and
 //! whether it is kept (`agent/core/src/jobs/confirm.rs`).
 
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! The task of one device: keeps a connection to its switch, executes the machine's requests there, and reports
 //! events. Decides whether a missing entry has ended by its timeout.
 //!
-//! Absent: when a device is compared (`agent/core/src/flow/compare_with_switch.rs`), and which entries are equal
+//! Absent: when a device is compared (`agent/core/src/flow/repair_switch.rs`), and which entries are equal
 //! (`agent/host/src/openflow/compare.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

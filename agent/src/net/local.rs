@@ -5,7 +5,7 @@
 //! record that keeps the change. The next `net apply` or boot restores a state that it finds there.
 //!
 //! Absent: what counts as reached (`net/confirm_target.rs`), and a document that a running agent gets
-//! (`agent/core/src/jobs/local.rs`).
+//! (`agent/core/src/jobs/local_document.rs`).
 
 use std::collections::BTreeMap;
 use std::future::{Future, pending};

@@ -1,6 +1,8 @@
-//! Every request that the API takes: the controller's router and the description are made of this one table.
+//! Every request that the API takes, with the least role that may make it: the controller's router and the description are
+//! made of this one table.
 //!
-//! Absent: the handler of each request (`controller/src/api/mod.rs`).
+//! Absent: the handler of each request (`controller/src/api/mod.rs`), and the check of a caller's role
+//! (`controller/src/api/authorization.rs`).
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 

@@ -1,7 +1,8 @@
 //! Nodes: what the engine knows of each server, and of each name that a template gives. Chooses a
 //! node for a resource that names none.
 //!
-//! Absent: requests about nodes, such as maintenance (`node/requests.rs`), and the state that
+//! Absent: requests about nodes, such as maintenance (`node/requests.rs`), what a node in maintenance holds back
+//! (`traversal/gate.rs`, and `drift/background_rows.rs` for corrections), and the state that
 //! operators see (`view/site.rs`).
 
 pub(crate) mod awaited;

@@ -25,11 +25,11 @@ mod details;
 pub(crate) mod needed;
 mod operation;
 pub(crate) mod outcome;
+mod realised;
 mod record;
 pub(crate) mod report_meaning;
 mod task;
 mod view;
-mod virtual_resource;
 mod without_job;
 
 use std::collections::BTreeMap;

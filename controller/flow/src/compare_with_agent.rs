@@ -3,7 +3,7 @@
 //! them. Expired entries are believed and recorded. Wrong ones are shown with their reason.
 //!
 //! Absent: how the agent compares its table with the device itself
-//! (`agent/core/src/flow/compare_with_switch.rs`), and repairs that the agent undoes (`undone.rs`).
+//! (`agent/core/src/flow/repair_switch.rs`), and repairs that the agent undoes (`undone.rs`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -16,7 +16,7 @@ use crate::id::Id;
 use crate::nested;
 use crate::place::{self, Names, Place};
 use crate::query::Pairs;
-use crate::stack::reason;
+use crate::status::{of_stack, reason};
 use crate::time::heat;
 
 /// The most events in one answer: a client asks for the next ones with `marker`.
@@ -141,7 +141,7 @@ fn is_wanted(place: &Place, wanted: &Wanted<'_>, row: &EventRow) -> bool {
         },
     };
     let name = nested::last(rest);
-    let state = format!("{}_{}", row.action, row.status);
+    let state = of_stack(&row.action, &row.status);
     rest.matches('/').count() <= wanted.depth
         && wanted.resource.is_none_or(|wanted| wanted == rest)
         && wanted.asked.lets("resource_name", name)

@@ -13,7 +13,7 @@
 //! Absent: who may do what (`controller/api/src/route.rs`), Keystone, and what no server has that is installed already:
 //! snapshots, tags, suspended stacks.
 
-mod action;
+mod actions;
 mod body;
 mod caller;
 mod client;
@@ -32,6 +32,7 @@ mod resource;
 mod resource_times;
 mod service;
 mod stack;
+mod status;
 mod time;
 mod validate;
 
@@ -119,16 +120,16 @@ pub fn router(api: Router, host: Host) -> Router {
             "/v1/{project}/stacks/{stack}/{id}/preview",
             axum::routing::put(preview::update).patch(preview::update_existing),
         )
-        .route("/v1/{project}/stacks/{stack}/{id}/actions", post(action::act))
+        .route("/v1/{project}/stacks/{stack}/{id}/actions", post(actions::act))
         .route("/v1/{project}/stacks/{stack}/{id}/template", get(contents::template))
         .route("/v1/{project}/stacks/{stack}/{id}/environment", get(contents::environment))
         .route("/v1/{project}/stacks/{stack}/{id}/files", get(contents::files))
         .route("/v1/{project}/stacks/{stack}/{id}/outputs", get(contents::outputs))
         .route("/v1/{project}/stacks/{stack}/{id}/outputs/{key}", get(contents::output_named))
-        .route("/v1/{project}/stacks/{stack}/{id}/abandon", any(action::no_abandon))
-        .route("/v1/{project}/stacks/{stack}/{id}/export", any(action::no_export))
-        .route("/v1/{project}/stacks/{stack}/{id}/snapshots", any(action::no_snapshot))
-        .route("/v1/{project}/stacks/{stack}/{id}/snapshots/{*rest}", any(action::no_snapshot))
+        .route("/v1/{project}/stacks/{stack}/{id}/abandon", any(actions::no_abandon))
+        .route("/v1/{project}/stacks/{stack}/{id}/export", any(actions::no_export))
+        .route("/v1/{project}/stacks/{stack}/{id}/snapshots", any(actions::no_snapshot))
+        .route("/v1/{project}/stacks/{stack}/{id}/snapshots/{*rest}", any(actions::no_snapshot))
         .route("/v1/{project}/stacks/{stack}/{id}/resources", get(resource::list))
         .route(
             "/v1/{project}/stacks/{stack}/{id}/resources/{resource}",

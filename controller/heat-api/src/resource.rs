@@ -20,6 +20,7 @@ use crate::nested::{self, Item};
 use crate::place::{self, Names, Place};
 use crate::query::{self, Pairs};
 use crate::resource_times::{self, Times};
+use crate::status::of_resource;
 use crate::time::heat;
 use crate::{Heat, body, contents};
 
@@ -72,7 +73,7 @@ impl Listing {
             "logical_resource_id": name,
             "physical_resource_id": inner.map_or(own, |inner| inner.id()),
             "resource_type": item.row.map_or("OS::Heat::Stack", |row| &row.kind),
-            "resource_status": state(item.decided_by),
+            "resource_status": of_resource(item.decided_by),
             "resource_status_reason": item.decided_by.status_reason,
             "links": links,
         });
@@ -91,14 +92,6 @@ impl Listing {
         shown["updated_time"] = time(times.map(|times| &times.updated));
         shown["required_by"] = json!(self.required_by.get(item.path).cloned().unwrap_or_default());
         shown
-    }
-}
-
-/// `CREATE_COMPLETE`; of one that has not begun `INIT_COMPLETE`, as in Heat.
-pub fn state(row: &ResourceView) -> String {
-    match &*row.status {
-        "INIT" => "INIT_COMPLETE".to_owned(),
-        status => format!("{}_{status}", row.action),
     }
 }
 

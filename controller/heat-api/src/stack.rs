@@ -1,6 +1,6 @@
 //! Stacks: list, show, create, update, delete, in Heat's form.
 //!
-//! Absent: previews (`preview.rs`), actions (`action.rs`), and which place a path is about (`place.rs`).
+//! Absent: previews (`preview.rs`), actions (`actions.rs`), how a state reads in Heat (`status.rs`), and which place a path is about (`place.rs`).
 
 use std::cmp::Ordering;
 
@@ -22,6 +22,7 @@ use crate::nested;
 use crate::place::{self, Names, Place};
 use crate::query::Pairs;
 use crate::request::Asked;
+use crate::status::{of_resource, of_stack, reason};
 use crate::time::heat;
 use crate::{Heat, body};
 
@@ -68,7 +69,7 @@ pub async fn list(asking: Asking, asked: Pairs) -> Result<Json<Value>, Fault> {
 
 /// Filters by Heat's names of them. A status may be one with its action: `CREATE_FAILED`.
 fn is_wanted(asked: &Pairs, row: &StackRow) -> bool {
-    let state = format!("{}_{}", row.action, row.status);
+    let state = of_stack(&row.action, &row.status);
     let number = row.id.parse().unwrap_or_default();
     let id = Place::of_stack(&row.name, number).id();
     let has_status = |name: &'static str| asked.lets(name, &row.status) || asked.lets(name, &state);
@@ -117,7 +118,7 @@ fn short(asking: &Asking, row: &StackRow) -> Value {
         "id": place.id(),
         "stack_name": row.name,
         "description": "",
-        "stack_status": format!("{}_{}", row.action, row.status),
+        "stack_status": of_stack(&row.action, &row.status),
         "stack_status_reason": reason(&row.action, &row.status, &row.status_reason),
         "creation_time": heat(&row.created_at),
         "updated_time": updated(&row.created_at, &row.updated_at),
@@ -128,16 +129,6 @@ fn short(asking: &Asking, row: &StackRow) -> Value {
         "tags": null,
         "links": [place.link(&asking.base, "self")],
     })
-}
-
-/// Heat gives one always.
-pub fn reason(action: &str, status: &str, reason: &str) -> String {
-    match status {
-        _ if !reason.is_empty() => reason.to_owned(),
-        "COMPLETE" => format!("Stack {action} completed successfully"),
-        "IN_PROGRESS" => format!("Stack {action} started"),
-        _ => String::new(),
-    }
 }
 
 /// Null until the stack is changed after its creation.
@@ -163,7 +154,7 @@ pub async fn show(asking: Asking, Path((_, name, id)): Names, asked: Pairs) -> R
     let description = if description.is_null() { json!("No description") } else { description };
     stack["description"] = description.clone();
     stack["template_description"] = description;
-    stack["stack_status"] = format!("{}_{}", view.action, view.status).into();
+    stack["stack_status"] = of_stack(&view.action, &view.status).into();
     stack["stack_status_reason"] = reason(&view.action, &view.status, &view.status_reason).into();
     let mut parameters: serde_json::Map<String, Value> =
         view.parameters.iter().map(|(name, value)| (name.clone(), printed(value).into())).collect();
@@ -212,7 +203,7 @@ async fn nested_stack(asking: &Asking, place: &Place, mut stack: Value) -> Resul
         return Err(Fault::no_stack(&place.id()));
     };
     let row = item.decided_by;
-    stack["stack_status"] = crate::resource::state(row).into();
+    stack["stack_status"] = of_resource(row).into();
     stack["stack_status_reason"] = reason(&row.action, &row.status, &row.status_reason).into();
     stack["outputs"] = json!([]);
     Ok(Json(json!({"stack": stack})))

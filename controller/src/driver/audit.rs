@@ -18,7 +18,7 @@ use muster_flow::FlowWrite;
 use muster_shared::MonoTime;
 use muster_shared::join::TokenId;
 
-use crate::audit_of_commands::to_journal;
+use crate::audit_journal::to_journal;
 use crate::telemetry::TraceContext;
 
 /// The most characters of a text in a row: a list of names, or a refusal.

@@ -13,7 +13,7 @@ use super::{
     Asker, Holder, LeaseState, Member, Record, Seen, Share, Standby, Tenure, Term, Terms, Verdict,
     since_boot, succession,
 };
-use crate::audit_of_commands::to_journal;
+use crate::audit_journal::to_journal;
 use crate::random::random;
 use crate::site_name::SiteName;
 use crate::store::{LeaseTable, StoreError};

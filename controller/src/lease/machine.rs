@@ -22,7 +22,7 @@ impl Terms {
         self.lease / 5
     }
 
-    /// A renewal is seen at most so long after it was made: for that long a standby waits in vain.
+    /// The longest time between a renewal and a standby's look at it.
     fn glance(self) -> Duration {
         self.pace() / 4
     }
@@ -95,7 +95,8 @@ impl Standby {
         self.began.is_some_and(|began| now.since(began) > self.terms.lease)
     }
 
-    /// A look at the lease was answered at `now`; `None`: nobody ever had it. What is free is left to others for `reserve`.
+    /// A look at the lease was answered at `now`; `None`: nobody ever had it. A free lease is left to
+    /// others for `reserve`, and then taken.
     pub fn saw(&mut self, now: MonoTime, record: Option<&Record>, reserve: Duration) -> Verdict {
         self.began.get_or_insert(now);
         let Some(record) = record else { return Verdict::Take };

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use crate::bind::{Parameters, Values};
-use crate::check;
+use crate::check_properties;
 use crate::digest;
 use crate::error::{Error, Errors, Path, Sink};
 use crate::expression::{Call, Entry, Expr, ExprKind};
@@ -110,8 +110,8 @@ impl Template {
             path.key(key);
         }
         let is_set = resource.for_each().is_some();
-        check::names(&resource.properties, errors, &mut path);
-        check::properties(resource.kind, &resource.properties, resource.at, is_set, errors, &mut path);
+        check_properties::names(&resource.properties, errors, &mut path);
+        check_properties::all(resource.kind, &resource.properties, resource.at, is_set, errors, &mut path);
     }
 
     /// The template without the resources whose condition does not hold: references to them give null, and no

@@ -12,7 +12,7 @@
 mod address;
 mod bind;
 mod build;
-mod check;
+mod check_properties;
 mod config;
 mod desired;
 mod digest;

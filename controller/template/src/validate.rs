@@ -1,7 +1,7 @@
 //! The check of a template before it has a stack: itself, its environment, and, once all parameters have values, all
 //! that is nested in it.
 //!
-//! Absent: what only the controller can refuse: claims, nodes, immutable parameters
+//! Absent: properties of resources (`check_properties.rs`), and what only the controller can refuse: claims, nodes, immutable parameters
 //! (`controller/engine/src/operation/acceptance.rs`).
 
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! The jobs whose reports were acknowledged to an agent. No controller may send one of them again, nor an older one: not
 //! after a restart, and not after it has taken the site over.
 //!
-//! Absent: what an agent does with such a job (`agent/core/src/jobs/run_or_answer.rs`).
+//! Absent: what an agent does with such a job (`agent/core/src/jobs/accept.rs`).
 
 use std::collections::BTreeMap;
 

@@ -2,7 +2,7 @@
 //! `form.rs` makes. A rule of others is counted and left alone.
 //!
 //! Absent: which rules are ours (`FlowId::is_ours`, `shared/src/model/flow.rs`), and what is repaired
-//! (`agent/core/src/flow/compare_with_switch.rs`).
+//! (`agent/core/src/flow/repair_switch.rs`).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ struct Comparison<'a> {
     former: &'a mut Former,
     places: HashMap<u64, u64>,
     found: Compared,
-    /// The latest reason, which is that of many entries.
+    /// The latest reason, kept because many entries share it.
     reason: Arc<str>,
 }
 

@@ -1,6 +1,6 @@
 //! Decides which revision a rollback goes to, whether an operator asks for it or it follows a failure.
 //!
-//! Absent: the operation that restores it (`operation.rs`), and the revision's way from the store
+//! Absent: what makes a revision a good one (`traversal/stage_end.rs`), the operation that restores it (`operation.rs`), and the revision's way from the store
 //! (`operation/revision.rs`).
 
 use muster_shared::StackName;
@@ -30,14 +30,14 @@ impl Engine {
                 )));
             }
             Some(to) => Some(to),
-            // A check says nothing about the revision.
+            // The status is that of the check, not of the revision.
             None if stack.action == StackAction::Check => {
                 stack.complete.iter().find(|good| **good != stack.revision).copied()
             }
             None if stack.status == Status::Complete => stack.complete.get(1).copied(),
             None => stack.complete.first().copied(),
         };
-        // Each has a revision in memory.
+        // Each rollback that is pending keeps a whole revision in memory: an operator has one at a time.
         let is_asked = |pending: &Pending| pending.purpose == Purpose::RollBack && pending.request.is_some();
         if request.is_some() && self.graph().stacks.pending_of(id).any(is_asked) {
             return Err(Refusal::Conflict(format!(

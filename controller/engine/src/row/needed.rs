@@ -1,4 +1,4 @@
-//! Decides the step from a row to its wanted state: nothing, create, update in place, compare, or
+//! Decides the step that a row needs to be as it is wanted: nothing, create, update in place, compare, or
 //! replace. Pure: a visit and a preview call the same function.
 //!
 //! Absent: which changed properties need a replacement (`needs_replacement` in `controller/template/src/desired.rs` and

@@ -1,7 +1,7 @@
-//! The visit of a row whose needs are ready. The visit renders the properties, compares them with
-//! the row, and decides: a job, a replacement, or nothing. It withdraws a job that no longer fits.
+//! The visit of a row whose needs are ready. The visit renders the properties, asks `row/needed.rs` for the
+//! step (nothing, a job, or a replacement), and takes it. It withdraws a job that no longer fits.
 //!
-//! Absent: update in place or replacement (`row/needed.rs`), what holds the step back (`traversal/gate.rs`), and
+//! Absent: which step that is (`row/needed.rs`), what holds the step back (`traversal/gate.rs`), and
 //! when all that a row needs is ready (`traversal/derive.rs` counts its needs, `traversal/readiness.rs` frees it).
 
 use std::sync::Arc;

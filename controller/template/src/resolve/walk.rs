@@ -11,7 +11,7 @@ use super::placement::{self, Placement};
 use super::{Table, finish_conditions, needs, order};
 use crate::Limits;
 use crate::build::Names;
-use crate::check;
+use crate::check_properties;
 use crate::error::{Path, Place, Sink, cut, suggestion, suggestion_or_all};
 use crate::expression::{Call, Expr, ExprKind, Part};
 use crate::files::TemplateFiles;
@@ -190,7 +190,7 @@ impl Resolver<'_> {
         // the conditions, checks the others.
         if let Some(kind) = resource.kind.filter(|_| !is_conditional) {
             let (errors, path) = (&mut self.errors, &mut self.path);
-            check::properties(kind, &resource.properties, resource.at, is_set, errors, path);
+            check_properties::all(kind, &resource.properties, resource.at, is_set, errors, path);
         }
         self.may_ask_nodes = resource.kind.is_none_or(|kind| !kind.is_whole());
         self.in_set = is_set;

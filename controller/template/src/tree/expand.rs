@@ -19,7 +19,7 @@ use super::parts::{Below, Body, CurrentResources, Instance, Library, NONE, Parts
 use super::value::{Context, source};
 use crate::Limits;
 use crate::bind::Values;
-use crate::check::{self, Unwritten};
+use crate::check_properties::{self, Unwritten};
 use crate::digest::{self, names_digest};
 use crate::drift_policy::DriftPolicy;
 use crate::error::{Error, Errors, Path, Sink};
@@ -537,13 +537,13 @@ impl<'a> Expander<'a> {
             Body::Own { .. } | Body::Link { .. } | Body::Deployed { .. } | Body::Each { .. } => None,
         };
         if !is_checked {
-            check::names(expr, &mut errors, &mut path);
+            check_properties::names(expr, &mut errors, &mut path);
         }
         match is_set {
-            true => check::properties(kind, expr, resource.at, true, &mut errors, &mut path),
+            true => check_properties::all(kind, expr, resource.at, true, &mut errors, &mut path),
             false => {
                 let unwritten = Unwritten { variable, implied: None };
-                check::member_properties(kind, expr, resource.at, unwritten, &mut errors, &mut path);
+                check_properties::of_members(kind, expr, resource.at, unwritten, &mut errors, &mut path);
             }
         }
         if errors.is_empty() { Ok(()) } else { Err(errors.into_errors()) }

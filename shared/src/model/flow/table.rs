@@ -5,7 +5,7 @@
 //! since both sides are authenticated.
 //!
 //! Absent: what follows from a difference (`controller/flow/src/compare_with_agent.rs`), and the comparison of a table
-//! with its device (`agent/core/src/flow/compare_with_switch.rs`).
+//! with its device (`agent/core/src/flow/repair_switch.rs`).
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,6 @@
-//! Commands of shadow-utils, and commands that run as a user.
+//! Runs the commands of shadow-utils, and commands as a user.
+//!
+//! Absent: the options that they are given (`account.rs`).
 
 use std::fs;
 use std::io;

@@ -1,6 +1,6 @@
-//! Changes of a virtual resource, which the controller makes itself and without a job.
+//! What changes in a row when its virtual resource is realised, or refused: there is no job.
 //!
-//! Absent: what a virtual resource is and when it is made (`traversal/virtual_resource.rs`).
+//! Absent: what a virtual resource is and when it is realised (`traversal/virtual_resource.rs`).
 
 use muster_shared::model::Action;
 use muster_template::Kind;

@@ -1,4 +1,4 @@
-//! Checks of a resource's properties before any value is known.
+//! Checks of a resource's properties before any value is known: an unknown, missing or unfit one is refused.
 //!
 //! Absent: names, versions and references (`resolve.rs`), and the check of rendered properties (`types.rs`).
 
@@ -13,7 +13,7 @@ use crate::types::{FORMER_PROPERTIES, Kind, Property, PropertyError, with_functi
 
 /// Finds unknown names, missing ones, and values that no rendering can make valid. `at` is the resource's own
 /// place. `is_set`: the resource has a `for_each`.
-pub(crate) fn properties(
+pub(crate) fn all(
     kind: Kind,
     properties: &Expr,
     at: Place,
@@ -27,7 +27,7 @@ pub(crate) fn properties(
         errors.push(entry.at, path.as_str(), format!("'{}' is what for_each gives: leave it out", entry.key));
         path.leave(before);
     }
-    member_properties(kind, properties, at, Unwritten { variable: None, implied }, errors, path);
+    of_members(kind, properties, at, Unwritten { variable: None, implied }, errors, path);
 }
 
 /// Finds names that nothing has, in the properties of a resource that a condition could have left out. Branches of `if`, and
@@ -83,7 +83,7 @@ pub(crate) struct Unwritten<'a> {
 }
 
 /// The same of a member of a group, or of a set.
-pub(crate) fn member_properties(
+pub(crate) fn of_members(
     kind: Kind,
     properties: &Expr,
     at: Place,

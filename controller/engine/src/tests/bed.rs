@@ -329,11 +329,15 @@ impl Bed {
 
     /// Kills the controller and starts it again. State that was not persisted is gone.
     pub fn restart(&mut self) {
+        self.restart_from(self.tables.loaded_at(self.now));
+    }
+
+    /// The same, with what is read from the store.
+    pub fn restart_from(&mut self, snapshot: Snapshot) {
         self.epoch += 1;
         self.dying = false;
         self.unread.clear();
-        self.engine =
-            Engine::load(config(self.epoch, self.limits), self.tables.loaded_at(self.now), self.now);
+        self.engine = Engine::load(config(self.epoch, self.limits), snapshot, self.now);
         for host in self.hosts.values_mut() {
             host.connection = None;
         }

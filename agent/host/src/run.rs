@@ -41,7 +41,7 @@ use std::time::Duration;
 use muster_shared::ResourceId;
 use tokio::time::sleep;
 
-use directory::{Directory, Leftovers};
+use directory::{Directory, Leftovers, end_leftovers_of};
 pub use directory::{RunId, RunState};
 pub use error::RunFailed;
 pub use output::OUTPUT_MAX;
@@ -58,9 +58,11 @@ pub const AGAIN_MAX: u32 = 3;
 /// take milliseconds.
 const LOOK_FIRST: Duration = Duration::from_millis(5);
 const LOOK_AT_LAST: Duration = Duration::from_millis(500);
-/// The most looks in a row at a process whose environment the kernel does not show. It shows it within
-/// microseconds, or once the disk has given it the program.
+/// The most looks in a row that do not see all processes. One that becomes another program is seen microseconds
+/// later, or once the disk has given it the program.
 const UNCLEAR_MAX: u32 = 20;
+/// The most looks of one sweep for what is left of runs.
+const SWEEP_LOOKS: u32 = 3;
 
 #[derive(Clone)]
 pub struct Task {
@@ -253,18 +255,29 @@ impl Runner {
     /// # Errors
     /// Some runs remain.
     pub fn sweep(&self, is_needed: impl Fn(&RunId) -> bool) -> Result<(), RunFailed> {
+        let mut over = Vec::new();
         for id in self.known()?.into_iter().filter(|id| !is_needed(id)) {
             let directory = Directory::new(&self.directory, &id);
             match directory.stands()? {
                 RunState::Alive => directory.stop(),
-                RunState::Ended | RunState::Began { .. } | RunState::Ordered | RunState::Nothing => {
-                    // What may still have processes is left to the next sweep.
-                    if directory.end_leftovers() == Leftovers::None {
-                        directory.remove()?;
-                    }
-                }
+                RunState::Nothing => directory.remove()?,
+                RunState::Ended | RunState::Began { .. } | RunState::Ordered => over.push(directory),
             }
         }
+        for _ in 0..SWEEP_LOOKS {
+            if over.is_empty() {
+                break;
+            }
+            let mut left = Vec::new();
+            for (leftovers, directory) in end_leftovers_of(&over).into_iter().zip(over) {
+                match leftovers {
+                    Leftovers::None => directory.remove()?,
+                    Leftovers::Killed | Leftovers::Unclear => left.push(directory),
+                }
+            }
+            over = left;
+        }
+        // What may still have processes is left to the next sweep.
         Ok(())
     }
 
@@ -319,8 +332,14 @@ impl Runner {
                 None => false,
             };
             let are_left = match directory.end_leftovers() {
-                Leftovers::None => false,
-                Leftovers::Killed => true,
+                Leftovers::None => {
+                    unclear = 0;
+                    false
+                }
+                Leftovers::Killed => {
+                    unclear = 0;
+                    true
+                }
                 Leftovers::Unclear => {
                     unclear += 1;
                     unclear < UNCLEAR_MAX

@@ -16,20 +16,21 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use muster_shared::{Attempt, Epoch, Generation, ResourceId};
 use nix::fcntl::OFlag;
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
 use tokio::net::unix::pipe;
 use uuid::Uuid;
 
-use super::family::{self, Marked};
 use super::record::{self, ENDED_ROOM, Ended, Order};
-use super::{Program, RunFailed, Task};
+use super::{Program, RunFailed, Task, family};
 use crate::files::program;
 
 /// The mode of a run's directory, and of the directory above.
@@ -79,13 +80,13 @@ pub enum RunState {
     Ended,
 }
 
-/// The processes that were left of a run.
+/// What was left of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leftovers {
     None,
     /// Some were killed. Others may have started meanwhile.
     Killed,
-    /// Nobody could see, for a moment, whether a process belongs to the run.
+    /// None was seen, and not all processes could be looked at.
     Unclear,
 }
 
@@ -275,20 +276,28 @@ impl Directory {
 
     /// Kills the remaining processes of a run whose supervisor was killed.
     pub(super) fn end_leftovers(&self) -> Leftovers {
-        let mark = format!("{MARK}={}", self.path.display());
-        let Marked { found, is_unclear } = family::with_variable(mark.as_bytes());
-        family::signal(&found, nix::sys::signal::Signal::SIGKILL);
-        match (found.is_empty(), is_unclear) {
-            (false, _) => Leftovers::Killed,
-            (true, true) => Leftovers::Unclear,
-            (true, false) => Leftovers::None,
-        }
+        end_leftovers_of(std::slice::from_ref(self))[0]
     }
 
     pub(super) fn remove(&self) -> Result<(), RunFailed> {
         let removed = self.clear().and_then(|()| fs::remove_dir(&self.path));
         absent_is_fine(removed).map_err(disk("remove a run"))
     }
+}
+
+/// Kills the remaining processes of these runs, whose supervisors were killed: in one look at all processes.
+pub(super) fn end_leftovers_of(runs: &[Directory]) -> Vec<Leftovers> {
+    let mut left = vec![Leftovers::None; runs.len()];
+    let are_all = family::each_with_variable(MARK, |pid, path| {
+        if let Some(at) = runs.iter().position(|run| run.path.as_os_str().as_bytes() == path) {
+            family::signal(&[pid], Signal::SIGKILL);
+            left[at] = Leftovers::Killed;
+        }
+    });
+    for left in left.iter_mut().filter(|left| !are_all && **left == Leftovers::None) {
+        *left = Leftovers::Unclear;
+    }
+    left
 }
 
 /// The first of these programs that exists.

@@ -1,32 +1,36 @@
 //! Processes from `/proc`: descendants, and processes with a mark in their environment.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::str::SplitWhitespace;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
 
+use nix::errno::Errno;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpid};
 
 /// The number of the first field after the name, in proc_pid_stat(5).
 const FIRST_FIELD: usize = 3;
-/// The most lists of processes for one look. After the first one only processes that started since are looked
-/// at, which takes less time with each list.
+/// The most lists of processes for one look: two are the rule.
 const LISTS_MAX: u32 = 16;
+/// As many bytes as the kernel lets a new process have for arguments and environment together, in
+/// `bprm_stack_limits` of its `fs/exec.c`. A process can pretend to have more.
+const ENVIRONMENT_MAX: usize = 6 * 1024 * 1024;
+/// The most looks in a row at one environment that has bytes and shows none. It is another program's by the next
+/// one, unless the process does not let its memory be read.
+const READS_MAX: u32 = 3;
 /// Flags of a task, from the kernel's `include/linux/sched.h`.
 const PF_EXITING: u64 = 0x4;
 const PF_KTHREAD: u64 = 0x0020_0000;
 
-/// The living descendants of this process. As the subreaper, it also has those whose parents have ended.
-pub(super) fn descendants() -> Vec<Pid> {
+/// The living descendants of this process, and whether they are all. As the subreaper, it also has those whose
+/// parents have ended.
+pub(super) fn descendants() -> (Vec<Pid>, bool) {
     let mut children: BTreeMap<i32, Vec<(i32, bool)>> = BTreeMap::new();
-    // Whoever calls this looks until nobody is left: one that started at the very last is found then.
-    each_process(|pid| {
-        if let Some((parent, has_ended)) =
-            fs::read_to_string(format!("/proc/{pid}/stat")).ok().as_deref().and_then(stat)
-        {
-            children.entry(parent).or_default().push((pid, has_ended));
-        }
+    let are_all = each_process(|pid| {
+        let Some(stat) = Stat::of(pid) else { return Looked::TooLate };
+        children.entry(stat.parent).or_default().push((pid, stat.has_ended));
+        if stat.has_ended { Looked::TooLate } else { Looked::AtIt }
     });
     let mut found = Vec::new();
     let mut parents = vec![getpid().as_raw()];
@@ -39,34 +43,68 @@ pub(super) fn descendants() -> Vec<Pid> {
             parents.push(child);
         }
     }
-    found
+    (found, are_all)
 }
 
-/// The result of a look for processes with a mark.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Marked {
-    pub(super) found: Vec<Pid>,
-    /// Whether another look may show more: a process was just becoming another program, and the kernel shows
-    /// its environment a moment later; or new processes start all the time.
-    pub(super) is_unclear: bool,
-}
-
-/// Processes that were given this `NAME=value`, and have not ended.
-pub(super) fn with_variable(variable: &[u8]) -> Marked {
-    let mut marked = Marked::default();
-    let is_whole = each_process(|pid| {
-        // The environment of other users' processes cannot be read, but a run's processes have the agent's
-        // user.
-        let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else { return };
-        if environment.split(|byte| *byte == 0).any(|entry| entry == variable) {
-            marked.found.push(Pid::from_raw(pid));
-        } else {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            marked.is_unclear |= is_environment_hidden(&stat, environment.len() as u64);
+/// Calls `each` for every process that was given the variable `name`, with the value, at once. Returns whether these
+/// are all: nobody can see, for a moment, what a process was given that is becoming another program.
+pub(super) fn each_with_variable(name: &str, mut each: impl FnMut(Pid, &[u8])) -> bool {
+    let mut buffer = vec![0; ENVIRONMENT_MAX];
+    let mut is_one_hidden = false;
+    let are_all = each_process(|pid| match environment(pid, &mut buffer) {
+        Environment::Is(entries) => {
+            let value =
+                |entry: &[u8]| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
+            if let Some(value) = entries.split(|byte| *byte == 0).find_map(value) {
+                each(Pid::from_raw(pid), &value);
+            }
+            Looked::AtIt
         }
+        Environment::Hidden => {
+            is_one_hidden = true;
+            Looked::AtIt
+        }
+        Environment::Ended => Looked::TooLate,
     });
-    marked.is_unclear |= !is_whole;
-    marked
+    are_all && !is_one_hidden
+}
+
+/// What is to be seen of a process's environment.
+enum Environment<'b> {
+    /// Its entries, each with a zero byte after it.
+    Is(&'b [u8]),
+    /// The process is becoming another program.
+    Hidden,
+    /// The process has ended, or is about to.
+    Ended,
+}
+
+fn environment(pid: i32, buffer: &mut [u8]) -> Environment<'_> {
+    let mut reads = 1;
+    let length = loop {
+        // The kernel serves one read whole, or not at all.
+        let read = File::open(format!("/proc/{pid}/environ")).and_then(|mut file| file.read(buffer));
+        match read {
+            Ok(length) if length > 0 => break length,
+            Ok(_) => {}
+            Err(error) if is_gone(&error) => return Environment::Ended,
+            // Who may not read it could not end the process either.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => break 0,
+            Err(_) => return Environment::Hidden,
+        }
+        let Some(stat) = Stat::of(pid) else { return Environment::Ended };
+        match stat.environment {
+            None => return Environment::Hidden,
+            Some(length) if !stat.is_ending && length > 0 && reads < READS_MAX => reads += 1,
+            Some(_) if stat.is_ending => return Environment::Ended,
+            Some(_) => break 0,
+        }
+    };
+    Environment::Is(&buffer[..length])
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(Errno::ESRCH as i32)
 }
 
 /// Signals processes; those that have ended meanwhile are no error.
@@ -89,154 +127,200 @@ pub(super) fn reap(child: Pid) -> Option<WaitStatus> {
     end
 }
 
-/// Calls `look` for each process, also for those that start meanwhile: a process that was listed may start
-/// another and end before anybody looks at it. Returns whether at last no new process was listed.
-fn each_process(mut look: impl FnMut(i32)) -> bool {
+/// How a look at a process that was listed went.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Looked {
+    AtIt,
+    /// The process had ended, and may have started another one since the list was made.
+    TooLate,
+}
+
+/// Calls `look` once for each process, also for those that start meanwhile: where a look comes too late, another
+/// list is made. Returns whether these are all.
+fn each_process(mut look: impl FnMut(i32) -> Looked) -> bool {
     let mut known = BTreeSet::new();
     for _ in 0..LISTS_MAX {
-        let mut is_whole = true;
-        let files = fs::read_dir("/proc").into_iter().flatten().flatten();
-        for pid in files.filter_map(|file| file.file_name().to_str()?.parse().ok()) {
-            if known.insert(pid) {
-                is_whole = false;
-                look(pid);
+        let Ok(files) = fs::read_dir("/proc") else { return false };
+        let mut are_all = true;
+        for file in files {
+            let Ok(file) = file else { return false };
+            let pid = file.file_name().to_str().and_then(|name| name.parse().ok());
+            if let Some(pid) = pid.filter(|pid| known.insert(*pid)) {
+                are_all &= look(pid) == Looked::AtIt;
             }
         }
-        if is_whole {
+        if are_all {
             return true;
         }
     }
     false
 }
 
-/// The parent, and whether it has ended.
-fn stat(stat: &str) -> Option<(i32, bool)> {
-    let mut fields = fields(stat)?;
-    let state = fields.next()?;
-    let parent = fields.next()?.parse().ok()?;
-    Some((parent, has_ended(state)))
+/// What proc_pid_stat(5) says of a process.
+#[derive(Debug, PartialEq, Eq)]
+struct Stat {
+    parent: i32,
+    has_ended: bool,
+    /// Whether it has ended, or is about to, or is a thread of the kernel: it has no environment.
+    is_ending: bool,
+    /// The length of its environment in bytes; `None` while the process is becoming another program. The kernel
+    /// names the place of the code last: from then on the environment is as it says.
+    environment: Option<u64>,
 }
 
-/// Whether a process may have another environment than the `length` bytes that were read: an `execve` that is
-/// under way shows neither the old one nor the new one, or only the beginning of the old one. A process that
-/// ends and a kernel thread have none. The kernel names the place of the code last: from then on the
-/// environment is as long as it says. The fields are those of proc_pid_stat(5).
-fn is_environment_hidden(stat: &str, length: u64) -> bool {
-    let fields: Vec<&str> = fields(stat).into_iter().flatten().collect();
-    let number = |field: usize| fields.get(field - FIRST_FIELD)?.parse::<u64>().ok();
-    let (Some(flags), Some(code)) = (number(9), number(26)) else { return false };
-    let (Some(start), Some(end)) = (number(50), number(51)) else { return false };
-    let is_process = flags & (PF_EXITING | PF_KTHREAD) == 0 && !has_ended(fields[0]);
-    is_process && (code == 0 || end.checked_sub(start) != Some(length))
-}
+impl Stat {
+    fn of(pid: i32) -> Option<Self> {
+        Self::read(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    }
 
-/// The fields from the third one on. A name may hold anything, parentheses too.
-fn fields(stat: &str) -> Option<SplitWhitespace<'_>> {
-    Some(stat.rsplit_once(')')?.1.split_whitespace())
-}
-
-fn has_ended(state: &str) -> bool {
-    matches!(state, "Z" | "X")
+    fn read(stat: &[u8]) -> Option<Self> {
+        // A name may hold anything, parentheses and halves of letters too.
+        let stat = String::from_utf8_lossy(stat);
+        let fields: Vec<&str> = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace())?.collect();
+        let field = |number: usize| fields.get(number - FIRST_FIELD).copied();
+        let number = |at: usize| field(at)?.parse::<u64>().ok();
+        // The first thread may have ended, and others go on.
+        let has_ended = matches!(field(3)?, "Z" | "X") && number(20)? <= 1;
+        let is_ending = has_ended || number(9)? & (PF_EXITING | PF_KTHREAD) != 0;
+        let (code, start, end) = (number(26)?, number(50)?, number(51)?);
+        let environment = (code != 0 || is_ending).then(|| end.saturating_sub(start));
+        Some(Self { parent: field(4)?.parse().ok()?, has_ended, is_ending, environment })
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::process::CommandExt as _;
+    use std::process::Command;
+
     use super::*;
 
     /// Some of so many looks fall into the moment in which a process has no environment.
     const LOOKS: usize = 300;
 
-    #[test]
-    fn a_name_cannot_pretend() {
-        assert_eq!(stat("12 (sh) S 7 12"), Some((7, false)));
-        assert_eq!(stat("12 (a) S 1 (b)) Z 7 12"), Some((7, true)));
-        assert_eq!(stat("12"), None);
-    }
-
-    #[test]
-    fn a_mark_is_the_whole_variable() {
-        let mark = format!("MUSTER_RUN=/nowhere/{}", getpid());
-        let mut child =
-            std::process::Command::new("sleep").arg("600").env("MUSTER_RUN", &mark[11..]).spawn().unwrap();
-        let own = Pid::from_raw(child.id().cast_signed());
-        // The process has its environment from the moment it is another program.
-        while with_variable(mark.as_bytes()).found != [own] {
-            std::thread::yield_now();
-        }
-        assert_eq!(with_variable(&mark.as_bytes()[..mark.len() - 1]).found, []);
-        signal(&[own], Signal::SIGKILL);
-        child.wait().unwrap();
-        assert_eq!(with_variable(mark.as_bytes()).found, []);
-    }
-
     /// A process with these fields of proc_pid_stat(5).
-    fn process(state: &str, flags: u64, code: u64, start: u64, end: u64) -> String {
+    fn stat(state: &str, flags: u64, [threads, code, start, end]: [u64; 4]) -> String {
         let mut fields = vec!["0".to_owned(); 52];
-        for (field, value) in [(1, "12"), (2, "(a) b)"), (3, state)] {
+        for (field, value) in [(1, "12"), (2, "(a) b)"), (3, state), (4, "7")] {
             fields[field - 1] = value.to_owned();
         }
-        for (field, value) in [(9, flags), (26, code), (50, start), (51, end)] {
+        for (field, value) in [(9, flags), (20, threads), (26, code), (50, start), (51, end)] {
             fields[field - 1] = value.to_string();
         }
         fields.join(" ")
     }
 
     #[test]
-    fn an_environment_that_was_not_read_whole_is_hidden() {
+    fn a_process_is_what_its_stat_says() {
         let (code, start, end) = (94_000_000_000_000, 140_722_000_000_000, 140_722_000_000_900);
-        for (stat, read, is_hidden) in [
-            (process("R", 0x40_0000, 0, 0, 0), 0, true),
-            (process("R", 0x40_0000, 0, start, start), 0, true),
-            (process("R", 0x40_0000, code, start, end), 0, true),
-            (process("R", 0x40_0000, code, start, end), 32, true),
-            (process("R", 0x40_0000, code, end, start), 0, true),
-            (process("S", 0x40_0000, code, start, end), 900, false),
-            (process("S", 0x40_0000, code, start, start), 0, false),
-            (process("I", PF_KTHREAD, 0, 0, 0), 0, false),
-            (process("R", PF_EXITING, 0, 0, 0), 0, false),
-            (process("Z", 0x40_0000, 0, 0, 0), 0, false),
-            ("12 (a) R 1".to_owned(), 0, false),
-            (String::new(), 0, false),
+        for (stat, has_ended, is_ending, environment) in [
+            (stat("R", 0x40_0000, [1, code, start, end]), false, false, Some(900)),
+            (stat("S", 0x40_0000, [1, code, start, start]), false, false, Some(0)),
+            (stat("R", 0x40_0000, [1, 0, 0, 0]), false, false, None),
+            (stat("R", 0x40_0000, [1, 0, start, start]), false, false, None),
+            // What may not be known.
+            (stat("R", 0x40_0000, [1, 1, 0, 0]), false, false, Some(0)),
+            (stat("I", PF_KTHREAD, [1, 0, 0, 0]), false, true, Some(0)),
+            (stat("R", PF_EXITING, [1, 0, 0, 0]), false, true, Some(0)),
+            (stat("Z", 0x40_0000, [1, 0, 0, 0]), true, true, Some(0)),
+            (stat("Z", PF_EXITING, [2, 0, 0, 0]), false, true, Some(0)),
         ] {
-            assert_eq!(is_environment_hidden(&stat, read), is_hidden, "{stat}, {read} bytes");
+            let read = Stat::read(stat.as_bytes());
+            assert_eq!(read, Some(Stat { parent: 7, has_ended, is_ending, environment }), "{stat}");
         }
+        assert_eq!(Stat::read(b"12 (sh) S 7"), None);
+        assert_eq!(Stat::read(b""), None);
     }
 
-    /// The process becomes another program again and again: a look finds it, or says that one is hidden.
     #[test]
-    fn a_process_that_becomes_another_program_is_not_missed() {
-        let mark = format!("MUSTER_RUN=/again/{}", getpid());
-        let again = r#"exec sh -c "$0" "$0""#;
-        let mut command = std::process::Command::new("sh");
-        let mut child = command.args(["-c", again, again]).env("MUSTER_RUN", &mark[11..]).spawn().unwrap();
+    fn a_name_need_not_be_text() {
+        let line = stat("R", 0, [1, 1, 0, 0]).replace("b)", "b?)").into_bytes();
+        let line: Vec<u8> = line.into_iter().map(|byte| if byte == b'?' { 0xff } else { byte }).collect();
+        assert_eq!(Stat::read(&line).map(|stat| stat.parent), Some(7));
+    }
+
+    /// The processes with this value of the variable, and whether these are all.
+    fn look(name: &str, value: &str) -> (Vec<Pid>, bool) {
+        let mut found = Vec::new();
+        let are_all =
+            each_with_variable(name, |pid, is| found.extend((is == value.as_bytes()).then_some(pid)));
+        (found, are_all)
+    }
+
+    #[test]
+    fn a_mark_is_the_whole_variable() {
+        let value = format!("/nowhere/{}", getpid());
+        let mut child = Command::new("sleep").arg("600").env("MUSTER_RUN", &value).spawn().unwrap();
         let own = Pid::from_raw(child.id().cast_signed());
-        while with_variable(mark.as_bytes()).found != [own] {
+        // The process has its environment from the moment it is another program.
+        while look("MUSTER_RUN", &value).0 != [own] {
             std::thread::yield_now();
         }
-        let looks: Vec<Marked> = (0..LOOKS).map(|_| with_variable(mark.as_bytes())).collect();
+        assert_eq!(look("MUSTER_RUN", &value[..value.len() - 1]).0, []);
+        assert_eq!(look("MUSTER_RU", &value).0, []);
         signal(&[own], Signal::SIGKILL);
         child.wait().unwrap();
-        for marked in looks {
-            assert!(marked.found == [own] || marked.is_unclear, "{marked:?}");
+        assert_eq!(look("MUSTER_RUN", &value).0, []);
+    }
+
+    /// The process becomes another program again and again: a look finds it, or says that these are not all.
+    #[test]
+    fn a_process_that_becomes_another_program_is_not_missed() {
+        let value = format!("/again/{}", getpid());
+        let again = r#"exec sh -c "$0" "$0""#;
+        let mut child =
+            Command::new("sh").args(["-c", again, again]).env("MUSTER_RUN", &value).spawn().unwrap();
+        let own = Pid::from_raw(child.id().cast_signed());
+        while look("MUSTER_RUN", &value).0 != [own] {
+            std::thread::yield_now();
+        }
+        let looks: Vec<_> = (0..LOOKS).map(|_| look("MUSTER_RUN", &value)).collect();
+        signal(&[own], Signal::SIGKILL);
+        child.wait().unwrap();
+        for (found, are_all) in looks {
+            assert!(found == [own] || !are_all, "{found:?}");
         }
     }
 
-    /// Each process starts the next one and ends: a look finds one of them, or says that there may be one.
+    /// Each process starts the next one and ends: a look finds one of them, or says that these are not all.
     #[test]
     fn a_process_that_hands_over_to_another_one_is_not_missed() {
-        let mark = format!("MUSTER_RUN=/next/{}", getpid());
+        let value = format!("/next/{}", getpid());
         let go_on = tempfile::NamedTempFile::new().unwrap();
         let next = r#"[ ! -e "$1" ] || sh -c "$0" "$0" "$1" &"#;
-        let mut command = std::process::Command::new("sh");
-        command.args(["-c", next, next]).arg(go_on.path()).env("MUSTER_RUN", &mark[11..]);
+        let mut command = Command::new("sh");
+        command.args(["-c", next, next]).arg(go_on.path()).env("MUSTER_RUN", &value);
         command.spawn().unwrap().wait().unwrap();
-        let looks: Vec<Marked> = (0..LOOKS).map(|_| with_variable(mark.as_bytes())).collect();
+        let looks: Vec<_> = (0..LOOKS).map(|_| look("MUSTER_RUN", &value)).collect();
         drop(go_on);
-        while with_variable(mark.as_bytes()) != Marked::default() {
+        while look("MUSTER_RUN", &value) != (Vec::new(), true) {
             std::thread::yield_now();
         }
-        for marked in looks {
-            assert!(!marked.found.is_empty() || marked.is_unclear, "{marked:?}");
+        for (found, are_all) in looks {
+            assert!(!found.is_empty() || !are_all, "{found:?}");
         }
+    }
+
+    /// Any user can have such a process, and it must delay nobody: a look says that it has seen all.
+    #[test]
+    fn a_process_that_shows_no_memory_holds_up_no_look() {
+        let hides = "import ctypes, os\n\
+            start = int(open('/proc/self/stat').read().rsplit(')', 1)[1].split()[47])\n\
+            page = os.sysconf('SC_PAGE_SIZE')\n\
+            size = 2 * page\n\
+            assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start // page * page), page, 0) == 0\n\
+            os.write(1, b'x')\n\
+            os.read(0, 1)\n";
+        let value = format!("/hidden/{}", getpid());
+        let mut command = Command::new("python3");
+        command.args(["-c", hides]).env("MUSTER_RUN", &value).process_group(0);
+        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        while !look("MUSTER_RUN", &value).1 {
+            std::thread::yield_now();
+        }
+        child.kill().unwrap();
+        child.wait().unwrap();
     }
 }

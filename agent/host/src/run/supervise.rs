@@ -262,8 +262,8 @@ impl Child {
         let mut is_asked = false;
         loop {
             self.has_ended();
-            let left = family::descendants();
-            if left.is_empty() {
+            let (left, are_all) = family::descendants();
+            if left.is_empty() && are_all {
                 return true;
             }
             // Kills the processes until no new ones appear.

@@ -16,8 +16,8 @@ const LISTS_MAX: u32 = 16;
 /// As many bytes as the kernel lets a new process have for arguments and environment together, in
 /// `bprm_stack_limits` of its `fs/exec.c`. A process can pretend to have more.
 const ENVIRONMENT_MAX: usize = 6 * 1024 * 1024;
-/// The most looks in a row at one environment that has bytes and shows none. It is another program's by the next
-/// one, unless the process does not let its memory be read.
+/// The most looks in a row at one environment that has bytes and shows none. It is another program's by the
+/// next one, unless the process does not let its memory be read.
 const READS_MAX: u32 = 3;
 /// Flags of a task, from the kernel's `include/linux/sched.h`.
 const PF_EXITING: u64 = 0x4;
@@ -46,8 +46,8 @@ pub(super) fn descendants() -> (Vec<Pid>, bool) {
     (found, are_all)
 }
 
-/// Calls `each` for every process that was given the variable `name`, with the value, at once. Returns whether these
-/// are all: nobody can see, for a moment, what a process was given that is becoming another program.
+/// Calls `each` for every process that was given the variable `name`, with the value, at once. Returns whether
+/// these are all: nobody can see, for a moment, what a process was given that is becoming another program.
 pub(super) fn each_with_variable(name: &str, mut each: impl FnMut(Pid, &[u8])) -> bool {
     let mut buffer = vec![0; ENVIRONMENT_MAX];
     let mut is_one_hidden = false;

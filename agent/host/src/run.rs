@@ -277,7 +277,7 @@ impl Runner {
             }
             over = left;
         }
-        // What may still have processes is left to the next sweep.
+        // A run that may still have processes is left to the next sweep.
         Ok(())
     }
 

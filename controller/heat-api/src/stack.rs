@@ -1,6 +1,7 @@
 //! Stacks: list, show, create, update, delete, in Heat's form.
 //!
-//! Absent: previews (`preview.rs`), actions (`actions.rs`), how a state reads in Heat (`status.rs`), and which place a path is about (`place.rs`).
+//! Absent: previews (`preview.rs`), actions (`actions.rs`), how a state reads in Heat (`status.rs`), and which place a path
+//! is about (`place.rs`).
 
 use std::cmp::Ordering;
 

@@ -80,7 +80,7 @@ pub enum RunState {
     Ended,
 }
 
-/// What was left of a run.
+/// The processes that were left of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Leftovers {
     None,

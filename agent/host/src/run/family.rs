@@ -49,14 +49,13 @@ pub(super) fn descendants() -> (Vec<Pid>, bool) {
 /// Calls `each` for every process that was given the variable `name`, with the value, at once. Returns whether
 /// these are all: nobody can see, for a moment, what a process was given that is becoming another program.
 pub(super) fn each_with_variable(name: &str, mut each: impl FnMut(Pid, &[u8])) -> bool {
-    let mut buffer = vec![0; ENVIRONMENT_MAX];
+    let (mut buffer, mark) = (vec![0; ENVIRONMENT_MAX], [name.as_bytes(), b"="].concat());
     let mut is_one_hidden = false;
     let are_all = each_process(|pid| match environment(pid, &mut buffer) {
         Environment::Is(entries) => {
-            let value =
-                |entry: &[u8]| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"=").map(<[u8]>::to_vec);
-            if let Some(value) = entries.split(|byte| *byte == 0).find_map(value) {
-                each(Pid::from_raw(pid), &value);
+            let mut entries = entries.split(|byte| *byte == 0);
+            if let Some(value) = entries.find_map(|entry| entry.strip_prefix(&*mark)) {
+                each(Pid::from_raw(pid), value);
             }
             Looked::AtIt
         }
@@ -69,9 +68,9 @@ pub(super) fn each_with_variable(name: &str, mut each: impl FnMut(Pid, &[u8])) -
     are_all && !is_one_hidden
 }
 
-/// What is to be seen of a process's environment.
+/// The environment of a process, as far as it can be seen.
 enum Environment<'b> {
-    /// Its entries, each with a zero byte after it.
+    /// The entries, each with a zero byte after it.
     Is(&'b [u8]),
     /// The process is becoming another program.
     Hidden,
@@ -88,7 +87,7 @@ fn environment(pid: i32, buffer: &mut [u8]) -> Environment<'_> {
             Ok(length) if length > 0 => break length,
             Ok(_) => {}
             Err(error) if is_gone(&error) => return Environment::Ended,
-            // Who may not read it could not end the process either.
+            // The agent could not end such a process either.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => break 0,
             Err(_) => return Environment::Hidden,
         }
@@ -156,7 +155,7 @@ fn each_process(mut look: impl FnMut(i32) -> Looked) -> bool {
     false
 }
 
-/// What proc_pid_stat(5) says of a process.
+/// A process as proc_pid_stat(5) describes it.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     parent: i32,
@@ -190,8 +189,7 @@ impl Stat {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt as _;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
 
     use super::*;
 
@@ -218,7 +216,7 @@ mod tests {
             (stat("S", 0x40_0000, [1, code, start, start]), false, false, Some(0)),
             (stat("R", 0x40_0000, [1, 0, 0, 0]), false, false, None),
             (stat("R", 0x40_0000, [1, 0, start, start]), false, false, None),
-            // What may not be known.
+            // A kernel that does not permit a look gives these numbers.
             (stat("R", 0x40_0000, [1, 1, 0, 0]), false, false, Some(0)),
             (stat("I", PF_KTHREAD, [1, 0, 0, 0]), false, true, Some(0)),
             (stat("R", PF_EXITING, [1, 0, 0, 0]), false, true, Some(0)),
@@ -307,20 +305,20 @@ mod tests {
         let hides = "import ctypes, os\n\
             start = int(open('/proc/self/stat').read().rsplit(')', 1)[1].split()[47])\n\
             page = os.sysconf('SC_PAGE_SIZE')\n\
-            size = 2 * page\n\
             assert ctypes.CDLL(None).mprotect(ctypes.c_void_p(start // page * page), page, 0) == 0\n\
             os.write(1, b'x')\n\
             os.read(0, 1)\n";
         let value = format!("/hidden/{}", getpid());
         let mut command = Command::new("python3");
-        command.args(["-c", hides]).env("MUSTER_RUN", &value).process_group(0);
-        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        // Before the environment lie the arguments. A long one keeps the stack out of the page that is hidden.
+        command.args(["-c", hides]).arg("x".repeat(64 * 1024)).env("MUSTER_RUN", &value);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
-        while !look("MUSTER_RUN", &value).1 {
-            std::thread::yield_now();
-        }
+        assert_eq!(fs::read(format!("/proc/{}/environ", child.id())).unwrap(), b"");
+        let is_one_whole = (0..LOOKS).any(|_| look("MUSTER_RUN", &value).1);
         child.kill().unwrap();
         child.wait().unwrap();
+        assert!(is_one_whole);
     }
 }

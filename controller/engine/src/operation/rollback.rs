@@ -1,7 +1,7 @@
 //! Decides which revision a rollback goes to, whether an operator asks for it or it follows a failure.
 //!
-//! Absent: what makes a revision a good one (`traversal/stage_end.rs`), the operation that restores it (`operation.rs`), and the revision's way from the store
-//! (`operation/revision.rs`).
+//! Absent: what makes a revision a good one (`traversal/stage_end.rs`), the operation that restores it
+//! (`operation.rs`), and the revision's way from the store (`operation/revision.rs`).
 
 use muster_shared::StackName;
 
